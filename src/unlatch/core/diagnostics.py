@@ -1,0 +1,50 @@
+"""What was noticed, repaired or left undetermined on the way to a result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["Diagnostic", "Diagnostics"]
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One finding: a stable ``name``, a sentence for people and the numbers behind it."""
+
+    name: str
+    message: str
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.message}"
+
+
+@dataclass(frozen=True)
+class Diagnostics:
+    """An immutable list of findings, looked up by name: ``"clipped" in d``, ``d["clipped"].details``."""
+
+    entries: tuple[Diagnostic, ...] = ()
+
+    def __iter__(self) -> Iterator[Diagnostic]:
+        return iter(self.entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __contains__(self, name: object) -> bool:
+        return any(entry.name == name for entry in self.entries)
+
+    def __getitem__(self, name: str) -> Diagnostic:
+        for entry in self.entries:
+            if entry.name == name:
+                return entry
+        raise KeyError(name)
+
+    def __add__(self, other: Diagnostics) -> Diagnostics:
+        return Diagnostics(self.entries + tuple(e for e in other.entries if e not in self.entries))
+
+    def noting(self, name: str, message: str, **details: Any) -> Diagnostics:
+        """A copy with one more finding."""
+        return Diagnostics((*self.entries, Diagnostic(name, message, details)))

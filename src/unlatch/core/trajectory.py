@@ -1,0 +1,237 @@
+"""The log: what an agent did and what it saw, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from unlatch.arrays import Floats, Ints
+from unlatch.core.alphabet import checked_names, refuse_continuous, sorted_names
+from unlatch.core.checks import finite_floats, frozen, same_length
+from unlatch.core.diagnostics import Diagnostics
+from unlatch.errors import DataError
+
+__all__ = ["Trajectory"]
+
+
+@dataclass(frozen=True, eq=False)
+class Trajectory:
+    """Pairs (action, the observation that followed it), as integer codes with names.
+
+    Parameters
+    ----------
+    actions, observations : array of int, shape (steps,)
+        Codes from zero. Without names the alphabet is the set of codes that occur; if they leave gaps
+        (0, 1, 7) they are renumbered and the old numbers become the names.
+    action_names, observation_names : sequence of str, optional
+        The declared alphabets; codes index into them. May hold symbols that never occur.
+    rewards : array of float, shape (steps,), optional
+    episode_starts : array of int, optional
+        Steps at which an episode begins, increasing, the first being 0. No window of the log and no
+        belief crosses the start of an episode.
+    """
+
+    actions: Ints
+    observations: Ints
+    action_names: tuple[str, ...] = None  # type: ignore[assignment]  # None: filled in __post_init__
+    observation_names: tuple[str, ...] = None  # type: ignore[assignment]
+    rewards: Floats | None = None
+    episode_starts: Ints = None  # type: ignore[assignment]
+    diagnostics: Diagnostics = field(default_factory=Diagnostics)
+
+    def __post_init__(self) -> None:
+        same_length(actions=_sequence(self.actions), observations=_sequence(self.observations))
+        notes = self.diagnostics
+        for kind in ("action", "observation"):
+            codes, names, notes = _coded(
+                f"{kind}s", getattr(self, f"{kind}s"), getattr(self, f"{kind}_names"), notes
+            )
+            object.__setattr__(self, f"{kind}s", codes)
+            object.__setattr__(self, f"{kind}_names", names)
+        object.__setattr__(self, "diagnostics", notes)
+        if self.rewards is not None:
+            rewards = finite_floats("rewards", self.rewards, ndim=1)
+            same_length(actions=self.actions, rewards=rewards)
+            object.__setattr__(self, "rewards", frozen(rewards))
+        object.__setattr__(self, "episode_starts", _checked_starts(self.episode_starts, len(self.actions)))
+
+    @classmethod
+    def from_symbols(
+        cls,
+        actions: Sequence[str],
+        observations: Sequence[str],
+        *,
+        rewards: ArrayLike | None = None,
+        episode_starts: ArrayLike | None = None,
+    ) -> Trajectory:
+        """Build from text symbols; alphabets are what occurs, in sorted order."""
+        coded = []
+        for kind, symbols in (("actions", actions), ("observations", observations)):
+            array = np.asarray(symbols)
+            if array.ndim != 1 or array.dtype.kind not in "UT":
+                raise DataError(
+                    f"{kind}: expected a flat sequence of text symbols; integers go to Trajectory()"
+                )
+            distinct, codes = np.unique(array, return_inverse=True)
+            refuse_continuous(kind, len(distinct), len(array))
+            names = sorted_names(str(name) for name in distinct)
+            rank = {name: i for i, name in enumerate(names)}
+            table = np.array([rank[str(name)] for name in distinct], dtype=np.int64)
+            coded.append((table[codes], tuple(names)))
+        (a, a_names), (o, o_names) = coded
+        return cls(a, o, a_names, o_names, rewards, episode_starts)  # type: ignore[arg-type]
+
+    def __len__(self) -> int:
+        return len(self.actions)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Trajectory):
+            return NotImplemented
+        return (
+            self.action_names == other.action_names
+            and self.observation_names == other.observation_names
+            and np.array_equal(self.actions, other.actions)
+            and np.array_equal(self.observations, other.observations)
+            and np.array_equal(self.episode_starts, other.episode_starts)
+            and (self.rewards is None) == (other.rewards is None)
+            and (self.rewards is None or np.array_equal(self.rewards, other.rewards))  # type: ignore[arg-type]
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return (
+            f"Trajectory({len(self)} steps, {self.n_episodes} episodes, {len(self.action_names)} actions, "
+            f"{len(self.observation_names)} observations{', rewards' if self.rewards is not None else ''})"
+        )
+
+    @property
+    def n_episodes(self) -> int:
+        return len(self.episode_starts)
+
+    @cached_property
+    def episode_ends(self) -> Ints:
+        """One past the last step of every episode."""
+        return frozen(np.append(self.episode_starts[1:], len(self)))
+
+    def episode(self, index: int) -> Trajectory:
+        """One episode as a log of its own."""
+        return self._slice(int(self.episode_starts[index]), int(self.episode_ends[index]))
+
+    def head(self, steps: int) -> Trajectory:
+        """The first ``steps`` steps, episode boundaries kept."""
+        return self._slice(0, min(steps, len(self)))
+
+    def _slice(self, start: int, stop: int) -> Trajectory:
+        inside = self.episode_starts[(self.episode_starts > start) & (self.episode_starts < stop)]
+        return Trajectory(
+            actions=self.actions[start:stop],
+            observations=self.observations[start:stop],
+            action_names=self.action_names,
+            observation_names=self.observation_names,
+            rewards=None if self.rewards is None else self.rewards[start:stop],
+            episode_starts=np.append(0, inside - start) if stop > start else np.zeros(0, np.int64),
+        )
+
+    @cached_property
+    def symbol_rewards(self) -> Floats | None:
+        """The reward of every observation symbol, if the symbol settles it; else None.
+
+        Shape (observations,). A symbol that never occurs gets 0.
+        """
+        if self.rewards is None:
+            return None
+        table = np.zeros(len(self.observation_names))
+        table[self.observations] = self.rewards
+        return frozen(table) if np.array_equal(table[self.observations], self.rewards) else None
+
+    def with_reward_symbols(self, *, always: bool = False) -> Trajectory:
+        """A log whose observation symbols settle the reward, as learning needs.
+
+        Where they do already, the log itself. Otherwise every pair (observation, reward) that occurs
+        becomes a symbol of its own, named ``observation|reward``; ``always`` forces that naming.
+        """
+        if self.rewards is None or (self.symbol_rewards is not None and not always):
+            return self
+        values, reward_codes = np.unique(self.rewards, return_inverse=True)
+        refuse_continuous("rewards", len(values), len(self))
+        pairs, codes = np.unique(self.observations * len(values) + reward_codes, return_inverse=True)
+        names = [
+            f"{self.observation_names[pair // len(values)]}|{format_reward(values[pair % len(values)])}"
+            for pair in pairs.tolist()
+        ]
+        return Trajectory(
+            actions=self.actions,
+            observations=codes,
+            action_names=self.action_names,
+            observation_names=tuple(names),
+            rewards=self.rewards,
+            episode_starts=self.episode_starts,
+            diagnostics=self.diagnostics,
+        )
+
+
+def format_reward(value: float) -> str:
+    """The shortest text that reads back as the same number, without a trailing ``.0``."""
+    return repr(float(value)).removesuffix(".0")
+
+
+def _sequence(value: object) -> NDArray[np.generic]:
+    array = np.asarray(value)
+    if array.ndim != 1:
+        raise DataError(f"expected one code per step, got an array of shape {array.shape}")
+    return array
+
+
+def _coded(
+    field_name: str, value: ArrayLike, names: Sequence[str] | None, notes: Diagnostics
+) -> tuple[Ints, tuple[str, ...], Diagnostics]:
+    array = _sequence(value)
+    if array.size == 0:
+        array = array.astype(np.int64)
+    if array.dtype.kind == "f":
+        if not np.isfinite(array).all() or (array != np.floor(array)).any() or (np.abs(array) > 2**53).any():
+            bad = int(np.flatnonzero(~np.isfinite(array) | (array != np.floor(array)))[:1].sum())
+            raise DataError(f"{field_name}[{bad}] is {array[bad]}; symbols must be whole numbers or text")
+        notes = notes.noting("float_symbols", f"{field_name} came as floats and were read as integers")
+    elif array.dtype.kind in "UTO":
+        raise DataError(f"{field_name}: expected integer codes; for text use Trajectory.from_symbols(...)")
+    elif array.dtype.kind not in "iu":
+        raise DataError(f"{field_name}: expected integer codes, got dtype {array.dtype}")
+    if array.dtype.kind == "u" and array.size and int(array.max()) > np.iinfo(np.int64).max:
+        raise DataError(f"{field_name}: code {int(array.max())} does not fit 63 bits")
+    codes = array.astype(np.int64)
+    if codes.size and codes.min() < 0:
+        place = int(np.argmin(codes))
+        raise DataError(f"{field_name}[{place}] is {int(codes[place])}; codes start at 0 and -1 is no symbol")
+    top = int(codes.max()) + 1 if codes.size else 0
+    if names is not None:
+        checked = checked_names(f"{field_name[:-1]}_names", names, len(names))
+        if top > len(checked):
+            place = int(np.argmax(codes))
+            raise DataError(f"{field_name}[{place}] is {top - 1} but only {len(checked)} names are declared")
+        return frozen(codes), checked, notes
+    distinct = np.unique(codes)
+    refuse_continuous(field_name, len(distinct), len(codes))
+    if len(distinct) < top:
+        codes = np.searchsorted(distinct, codes)
+        notes = notes.noting("renumbered", f"{field_name} left gaps; renumbered, old numbers kept as names")
+    return frozen(codes), tuple(str(code) for code in distinct.tolist()), notes
+
+
+def _checked_starts(starts: ArrayLike | None, steps: int) -> Ints:
+    if starts is None:
+        return frozen(np.zeros(min(steps, 1), dtype=np.int64))
+    array = _sequence(starts)
+    if array.size == 0 and steps == 0:
+        return frozen(np.zeros(0, dtype=np.int64))
+    if array.dtype.kind not in "iu" or array.size == 0:
+        raise DataError("episode_starts: expected step indices, the first being 0")
+    array = array.astype(np.int64)
+    if array[0] != 0 or (np.diff(array) <= 0).any() or array[-1] >= max(steps, 1):
+        raise DataError(f"episode_starts must begin at 0, increase, and stay below the {steps} steps")
+    return frozen(array)

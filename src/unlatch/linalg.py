@@ -1,0 +1,182 @@
+"""The only door to LAPACK.
+
+Everything that goes in is checked to be finite first (a single NaN can hang LAPACK for ever), every
+routine is SciPy's, and what LAPACK leaves open (signs, order) is settled here once.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from unlatch.arrays import Floats
+from unlatch.errors import NumericalError
+
+__all__ = [
+    "condition",
+    "eigen",
+    "haar_rotation",
+    "inverse",
+    "null_basis",
+    "orthonormal",
+    "project_to_simplex",
+    "singular_values",
+    "stationary_distribution",
+    "svd",
+    "truncated_svd",
+]
+
+_DENSE_LIMIT = 400
+"""Smaller side up to which a full decomposition is cheaper than an iterative one."""
+
+
+def _finite(matrix: NDArray[np.generic]) -> None:
+    if not np.isfinite(matrix).all():
+        raise NumericalError("a matrix with infinite or undefined entries reached a decomposition")
+
+
+def inverse(matrix: Floats) -> Floats:
+    """The inverse of a square matrix that is not singular to working precision."""
+    _finite(matrix)
+    try:
+        result: Floats = scipy.linalg.inv(matrix)
+    except scipy.linalg.LinAlgError:
+        raise NumericalError("a matrix that must be inverted is singular") from None
+    _finite(result)
+    return result
+
+
+def singular_values(matrix: Floats) -> Floats:
+    """Singular values in decreasing order."""
+    _finite(matrix)
+    result: Floats = scipy.linalg.svdvals(matrix)
+    return result
+
+
+def condition(matrix: Floats) -> float:
+    """Ratio of the largest singular value to the smallest; infinite for a singular matrix."""
+    values = singular_values(matrix)
+    return float(values[0] / values[-1]) if values[-1] > 0 else np.inf
+
+
+def svd(matrix: Floats) -> tuple[Floats, Floats, Floats]:
+    """Thin SVD ``U, s, V`` (columns of V are right vectors) with canonical signs."""
+    _finite(matrix)
+    u, s, vt = scipy.linalg.svd(matrix, full_matrices=False)
+    return _canonical_signs(u, s, vt.T)
+
+
+def truncated_svd(matrix: object, rank: int, rng: np.random.Generator) -> tuple[Floats, Floats, Floats]:
+    """The leading ``rank`` singular triplets of a sparse matrix, in decreasing order, canonical signs.
+
+    Small matrices are decomposed whole; large ones by Lanczos iterations from a start drawn from ``rng``.
+    """
+    import scipy.sparse
+    import scipy.sparse.linalg
+
+    sparse = scipy.sparse.csr_array(matrix)
+    _finite(sparse.data)
+    smaller = min(sparse.shape)
+    if smaller <= _DENSE_LIMIT or rank >= smaller // 2:
+        u, s, v = svd(sparse.toarray())
+        return u[:, :rank], s[:rank], v[:, :rank]
+    start = rng.standard_normal(smaller)
+    try:
+        u, s, vt = scipy.sparse.linalg.svds(sparse, k=rank, v0=start)
+    except scipy.sparse.linalg.ArpackError as error:
+        raise NumericalError(f"the singular value decomposition did not converge: {error}") from None
+    order = np.argsort(-s)
+    return _canonical_signs(u[:, order], s[order], vt[order].T)
+
+
+def _canonical_signs(u: Floats, s: Floats, v: Floats) -> tuple[Floats, Floats, Floats]:
+    """Make the largest entry of every left vector positive, so that equal input gives equal output."""
+    leading = u[np.argmax(np.abs(u), axis=0), np.arange(u.shape[1])]
+    signs = np.where(leading < 0, -1.0, 1.0)
+    return u * signs, s, v * signs
+
+
+def eigen(matrix: Floats) -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
+    """Eigenvalues and right eigenvectors (columns of norm one) of a square matrix."""
+    _finite(matrix)
+    values, vectors = scipy.linalg.eig(matrix)
+    return values, vectors.astype(np.complex128)
+
+
+def null_basis(matrix: Floats, dimension: int) -> Floats:
+    """Orthonormal columns spanning the ``dimension`` directions that ``matrix`` shrinks the most."""
+    _finite(matrix)
+    _, _, vt = scipy.linalg.svd(matrix)
+    result: Floats = vt[len(vt) - dimension :].T
+    return result
+
+
+def orthonormal(columns: Floats) -> Floats:
+    """An orthonormal basis of the span of independent columns."""
+    _finite(columns)
+    result: Floats = scipy.linalg.qr(columns, mode="economic")[0]
+    return result
+
+
+def haar_rotation(dimension: int, rng: np.random.Generator) -> Floats:
+    """A rotation drawn uniformly (Haar measure) from SO(dimension)."""
+    if dimension == 1:
+        return np.ones((1, 1))
+    q, r = scipy.linalg.qr(rng.standard_normal((dimension, dimension)))
+    q = q * np.sign(np.diag(r))
+    if scipy.linalg.det(q) < 0:
+        q[:, 0] = -q[:, 0]
+    result: Floats = q
+    return result
+
+
+def stationary_distribution(chain: Floats, start: Floats) -> Floats:
+    """Long-run average distribution of a Markov chain begun in ``start``, by linear solves.
+
+    Mass in transient states flows to the closed classes that it is absorbed by; inside a closed class the
+    distribution is the class's own, also if the class is periodic.
+    """
+    from scipy.sparse.csgraph import connected_components
+
+    _finite(chain)
+    n_classes, labels = connected_components(chain > 0, directed=True, connection="strong")
+    leaves = np.zeros(n_classes, dtype=bool)
+    sources, targets = np.nonzero(chain > 0)
+    leaves[labels[sources[labels[sources] != labels[targets]]]] = True
+    transient = leaves[labels]
+    absorbed = np.where(transient, 0.0, start)
+    if transient.any():
+        inside = chain[np.ix_(transient, transient)]
+        visits = scipy.linalg.solve((np.eye(len(inside)) - inside).T, start[transient])
+        absorbed[~transient] += visits @ chain[np.ix_(transient, ~transient)]
+    result = np.zeros(len(chain))
+    for label in np.flatnonzero(~leaves):
+        members = np.flatnonzero(labels == label)
+        mass = absorbed[members].sum()
+        if mass > 0:
+            block = chain[np.ix_(members, members)]
+            system = np.eye(len(members)) - block.T
+            system[-1] = 1.0  # one balance equation is redundant; the total takes its place
+            target = np.zeros(len(members))
+            target[-1] = mass
+            result[members] = scipy.linalg.solve(system, target)
+    result = np.maximum(result, 0.0)
+    normalised: Floats = result / result.sum()
+    return normalised
+
+
+def project_to_simplex(rows: Floats) -> Floats:
+    """The nearest point (in L2) of the probability simplex to every row (last axis).
+
+    Closed form: subtract the one threshold that makes the positive parts sum to one.
+    """
+    _finite(rows)
+    ordered = -np.sort(-rows, axis=-1)
+    excess = np.cumsum(ordered, axis=-1) - 1
+    counts = np.arange(1, rows.shape[-1] + 1)
+    support = (ordered * counts > excess).sum(axis=-1, keepdims=True)
+    threshold = np.take_along_axis(excess, support - 1, axis=-1) / support
+    projected = np.maximum(rows - threshold, 0.0)
+    result: Floats = projected / projected.sum(axis=-1, keepdims=True)
+    return result
