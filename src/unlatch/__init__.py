@@ -21,6 +21,22 @@ _HOMES = {
     "Diagnostics": "core.diagnostics",
     # simulation
     "simulate": "simulation",
+    # learning, in the order of its stages
+    "count_sequences": "learn.counts",
+    "SequenceCounts": "learn.counts",
+    "estimate_hankel": "learn.hankel",
+    "exact_hankel": "learn.hankel",
+    "HankelMatrix": "learn.hankel",
+    "factorize": "learn.factorization",
+    "RankFactorization": "learn.factorization",
+    "fit_psr": "learn.predictive",
+    "find_similarity": "learn.similarity",
+    "SimilarityTransform": "learn.similarity",
+    "recover_pomdp": "learn.recovery",
+    "learn_psr": "learn.pipeline",
+    "learn_pomdp": "learn.pipeline",
+    "learn_from_hankel": "learn.pipeline",
+    "LearnResult": "learn.pipeline",
 }
 
 _MODULES = ("domains", "errors")
@@ -36,6 +52,21 @@ if TYPE_CHECKING:
     from unlatch.core.pomdp import POMDP as POMDP
     from unlatch.core.psr import PSR as PSR
     from unlatch.core.trajectory import Trajectory as Trajectory
+    from unlatch.learn.counts import SequenceCounts as SequenceCounts
+    from unlatch.learn.counts import count_sequences as count_sequences
+    from unlatch.learn.factorization import RankFactorization as RankFactorization
+    from unlatch.learn.factorization import factorize as factorize
+    from unlatch.learn.hankel import HankelMatrix as HankelMatrix
+    from unlatch.learn.hankel import estimate_hankel as estimate_hankel
+    from unlatch.learn.hankel import exact_hankel as exact_hankel
+    from unlatch.learn.pipeline import LearnResult as LearnResult
+    from unlatch.learn.pipeline import learn_from_hankel as learn_from_hankel
+    from unlatch.learn.pipeline import learn_pomdp as learn_pomdp
+    from unlatch.learn.pipeline import learn_psr as learn_psr
+    from unlatch.learn.predictive import fit_psr as fit_psr
+    from unlatch.learn.recovery import recover_pomdp as recover_pomdp
+    from unlatch.learn.similarity import SimilarityTransform as SimilarityTransform
+    from unlatch.learn.similarity import find_similarity as find_similarity
     from unlatch.simulation import simulate as simulate
 
 

@@ -16,12 +16,14 @@ from unlatch.errors import NumericalError
 __all__ = [
     "condition",
     "eigen",
+    "fixed_point",
     "haar_rotation",
     "inverse",
     "null_basis",
     "orthonormal",
     "project_to_simplex",
     "singular_values",
+    "spectral_norm",
     "stationary_distribution",
     "svd",
     "truncated_svd",
@@ -88,6 +90,26 @@ def truncated_svd(matrix: object, rank: int, rng: np.random.Generator) -> tuple[
         raise NumericalError(f"the singular value decomposition did not converge: {error}") from None
     order = np.argsort(-s)
     return _canonical_signs(u[:, order], s[order], vt[order].T)
+
+
+def spectral_norm(matrix: object, rng: np.random.Generator, iterations: int = 30) -> float:
+    """Largest singular value of a sparse matrix, by power iterations; within a percent or so, from below."""
+    import scipy.sparse
+
+    sparse = scipy.sparse.csr_array(matrix)
+    _finite(sparse.data)
+    if min(sparse.shape) <= _DENSE_LIMIT // 4:
+        return float(scipy.linalg.svdvals(sparse.toarray())[0])
+    vector = rng.standard_normal(sparse.shape[1])
+    norm = 0.0
+    for _ in range(iterations):
+        image = sparse @ vector
+        norm = float(np.sqrt(image @ image))
+        if norm == 0.0:
+            return 0.0
+        vector = sparse.T @ (image / norm)
+        vector /= np.sqrt(vector @ vector)
+    return norm
 
 
 def _canonical_signs(u: Floats, s: Floats, v: Floats) -> tuple[Floats, Floats, Floats]:
@@ -179,4 +201,13 @@ def project_to_simplex(rows: Floats) -> Floats:
     threshold = np.take_along_axis(excess, support - 1, axis=-1) / support
     projected = np.maximum(rows - threshold, 0.0)
     result: Floats = projected / projected.sum(axis=-1, keepdims=True)
+    return result
+
+
+def fixed_point(update: Floats, final: Floats) -> Floats:
+    """The row vector m with ``m @ update = m`` and ``m @ final = 1``, in the least-squares sense."""
+    _finite(update)
+    system = np.concatenate([update.T - np.eye(len(update)), final[None, :]])
+    target = np.append(np.zeros(len(update)), 1.0)
+    result: Floats = scipy.linalg.lstsq(system, target)[0]
     return result

@@ -145,9 +145,10 @@ class Trajectory:
         """
         if self.rewards is None:
             return None
-        table = np.zeros(len(self.observation_names))
-        table[self.observations] = self.rewards
-        return frozen(table) if np.array_equal(table[self.observations], self.rewards) else None
+        from unlatch.kernels.symbols import settled_rewards
+
+        table, settled = settled_rewards(self.observations, self.rewards, len(self.observation_names))
+        return frozen(table) if settled else None
 
     def with_reward_symbols(self, *, always: bool = False) -> Trajectory:
         """A log whose observation symbols settle the reward, as learning needs.

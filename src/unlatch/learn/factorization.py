@@ -1,0 +1,171 @@
+"""Stage 3: the rank of the Hankel matrix, and its leading singular vectors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import scipy.sparse
+
+from unlatch import linalg
+from unlatch.arrays import Floats
+from unlatch.core.checks import frozen
+from unlatch.core.diagnostics import Diagnostics
+from unlatch.core.progress import report
+from unlatch.core.random import RandomSource, resolve_rng
+from unlatch.errors import NotLearnableError, UsageError
+from unlatch.learn.hankel import HankelMatrix
+
+__all__ = ["RankFactorization", "factorize"]
+
+_SPLITS = 12
+"""Random halvings of the log's blocks by which the noise is measured."""
+
+_MARGIN = 1.25
+"""How far a singular value must stand above the largest noise seen in any halving."""
+
+_ROUNDING = 1e-9
+"""Relative size below which a singular value of an exact matrix is rounding."""
+
+
+@dataclass(frozen=True, eq=False)
+class RankFactorization:
+    """The truncated SVD of a Hankel matrix.
+
+    ``left`` (histories, rank) and ``right`` (tests, rank) have orthonormal columns;
+    ``left.T @ H @ right`` is diagonal unless the paper's dense rotation was asked for.
+
+    Attributes
+    ----------
+    singular_values : array
+        The leading values that were computed, at least one more than the rank where there are more.
+    noise : float
+        Estimated largest singular value of the sampling noise; 0 for an exact matrix.
+    rank : int
+    """
+
+    left: Floats
+    right: Floats
+    singular_values: Floats
+    noise: float
+    rank: int
+    diagnostics: Diagnostics = field(default_factory=Diagnostics)
+
+    def __repr__(self) -> str:
+        return f"RankFactorization(rank {self.rank}, noise {self.noise:.2g})"
+
+
+def factorize(
+    hankel: HankelMatrix,
+    *,
+    rank: int | None = None,
+    rank_tolerance: float | None = None,
+    max_rank: int = 20,
+    rotate: bool = False,
+    rng: RandomSource = None,
+) -> RankFactorization:
+    """Truncated SVD ``H ~ left S right.T``; the rank is the number of hidden states.
+
+    Parameters
+    ----------
+    hankel : HankelMatrix
+    rank : int, optional
+        Fixes the rank.
+    rank_tolerance : float, optional
+        Counts the singular values above this fraction of the largest (the paper's 1/kappa). If neither is
+        given, values must stand clear of the noise, measured by halving the log's blocks at random.
+    max_rank : int
+        The most that is considered when the rank is not fixed (the paper's "No. SVD").
+    rotate : bool
+        Apply one dense random rotation to both factors, as the paper's experiments did.
+    rng : int or numpy.random.Generator, optional
+        Start of the iterative SVD, choice of halvings, rotation.
+    """
+    generator, _ = resolve_rng(rng)
+    _check_options(rank, rank_tolerance, max_rank)
+    largest = min(hankel.shape)
+    if rank is not None and rank > largest:
+        raise NotLearnableError(
+            f"rank {rank} was asked for, but {hankel.shape[0]} histories and {hankel.shape[1]} tests allow "
+            f"{largest} at most; choose longer histories and tests, or a lower rank"
+        )
+    wanted = min((rank if rank is not None else max_rank) + 1, largest)
+    left, values, right = linalg.truncated_svd(hankel.matrix, wanted, generator)
+    report("factorizing", 1, 2)
+    if values[0] <= 0:
+        raise NotLearnableError("the Hankel matrix is zero: no history was ever followed by a test")
+    noise = _noise_level(hankel, generator) if rank is None and rank_tolerance is None else np.nan
+    if rank is None:
+        rank = _count_values(values, rank_tolerance, noise, max_rank)
+    left, right = left[:, :rank], right[:, :rank]
+    if rotate:
+        rotation = linalg.haar_rotation(rank, generator)
+        left, right = left @ rotation, right @ rotation
+    report("factorizing", 2, 2)
+    return RankFactorization(
+        left=frozen(left),
+        right=frozen(right),
+        singular_values=frozen(values),
+        noise=noise,
+        rank=rank,
+        diagnostics=_judge_gap(values, rank, noise),
+    )
+
+
+def _check_options(rank: int | None, rank_tolerance: float | None, max_rank: int) -> None:
+    if rank is not None and rank < 1:
+        raise UsageError(f"rank must be at least 1, got {rank}")
+    if rank_tolerance is not None and not 0 < rank_tolerance < 1:
+        raise UsageError(f"rank_tolerance is a fraction between 0 and 1, got {rank_tolerance}")
+    if max_rank < 1:
+        raise UsageError(f"max_rank must be at least 1, got {max_rank}")
+
+
+def _count_values(values: Floats, tolerance: float | None, noise: float, max_rank: int) -> int:
+    threshold = (
+        values[0] * tolerance if tolerance is not None else max(_MARGIN * noise, _ROUNDING * values[0])
+    )
+    return int(np.clip((values > threshold).sum(), 1, max_rank))
+
+
+def _noise_level(hankel: HankelMatrix, rng: np.random.Generator) -> float:
+    """Spectral norm of the sampling error of the matrix.
+
+    If the log is halved, half the difference of the two estimates has the law of the error of the whole.
+    A delete-one replicate is the whole plus 1/(n-1) of its block's deviation, so differences of halves
+    are signed sums of replicates. The largest of several random halvings is taken.
+    """
+    count = len(hankel.replicates)
+    if count < 2:
+        return 0.0
+    signs = np.repeat([1.0, -1.0], count // 2)
+    levels = []
+    for _ in range(_SPLITS):
+        weights = rng.permutation(signs) * (count - 1) / count
+        data = sum(w * r.matrix.data for w, r in zip(weights, hankel.replicates, strict=True))
+        difference = scipy.sparse.csr_array(
+            (data, hankel.matrix.indices, hankel.matrix.indptr), shape=hankel.matrix.shape
+        )
+        levels.append(linalg.spectral_norm(difference, rng))
+    return float(np.max(levels))
+
+
+def _judge_gap(values: Floats, rank: int, noise: float) -> Diagnostics:
+    notes = Diagnostics()
+    following = values[rank] if len(values) > rank else 0.0
+    if following > 0 and values[rank - 1] < 1.5 * following:
+        notes = notes.noting(
+            "no_gap",
+            f"singular value {rank} is only {values[rank - 1] / following:.2f} times the next: the number of "
+            "states is uncertain; log more steps",
+            ratio=float(values[rank - 1] / following),
+        )
+    if noise > 0 and following > 0.9 * _MARGIN * noise:
+        notes = notes.noting(
+            "near_noise",
+            f"singular value {rank + 1} ({following:.3g}) is close to the noise ({noise:.3g}): one more "
+            "state may be hidden in it",
+            value=float(following),
+            noise=noise,
+        )
+    return notes

@@ -1,0 +1,300 @@
+"""Stage 2: the Hankel matrix of histories against tests, estimated from counts or exact from a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import ArrayLike
+
+from unlatch import linalg
+from unlatch.arrays import Floats, Ints
+from unlatch.core.checks import frozen
+from unlatch.core.diagnostics import Diagnostics
+from unlatch.core.pomdp import POMDP, checked_policy
+from unlatch.core.psr import PSR
+from unlatch.errors import DataError, ResourceLimitError
+from unlatch.learn.counts import SequenceCounts, WindowTable, check_lengths
+
+__all__ = ["HankelMatrix", "estimate_hankel", "exact_hankel"]
+
+_MAX_ENTRIES = 200_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class HankelMatrix:
+    """Probabilities ``P(observations | actions)`` of histories followed by tests, sparse throughout.
+
+    Attributes
+    ----------
+    matrix : sparse array, shape (histories, tests)
+    extended : sparse array, shape (pairs * histories, tests)
+        Row ``pair * histories + h``: history ``h`` followed by the pair, then the test.
+    empty_history : array, shape (tests,)
+        The tests from the start; the paper's row of the empty history.
+    empty_test : array, shape (histories,)
+        The histories alone; the paper's column of the empty test.
+    histories, tests : tuple of arrays, shape (sequences, length) each
+        The index sets by length, spelled out as pair codes ``action * observations + observation``.
+    replicates : tuple of HankelMatrix
+        The same estimate without one block of the log each; empty if the matrix is exact.
+    """
+
+    matrix: Any
+    extended: Any
+    empty_history: Floats
+    empty_test: Floats
+    histories: tuple[Ints, ...]
+    tests: tuple[Ints, ...]
+    action_names: tuple[str, ...]
+    observation_names: tuple[str, ...]
+    symbol_rewards: Floats | None = None
+    replicates: tuple[HankelMatrix, ...] = ()
+    diagnostics: Diagnostics = field(default_factory=Diagnostics)
+
+    def __repr__(self) -> str:
+        kind = "estimated" if self.replicates else "exact"
+        rows, columns = self.shape
+        return f"HankelMatrix({kind}, {rows} histories, {columns} tests, {self.matrix.nnz} entries)"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return int(self.matrix.shape[0]), int(self.matrix.shape[1])
+
+    @property
+    def history_length(self) -> int:
+        """The paper's L1: the longest history including its extension by one pair."""
+        return len(self.histories) + 1
+
+    @property
+    def test_length(self) -> int:
+        return len(self.tests)
+
+    @property
+    def n_pairs(self) -> int:
+        return len(self.action_names) * len(self.observation_names)
+
+    def toarray(self) -> Floats:
+        """The matrix as a dense array, histories by tests."""
+        dense: Floats = self.matrix.toarray()
+        return dense
+
+    def labels(self, sequences: tuple[Ints, ...]) -> list[tuple[tuple[str, str], ...]]:
+        """Histories or tests with names: a tuple of (action, observation) for each row or column."""
+        size = len(self.observation_names)
+        return [
+            tuple((self.action_names[p // size], self.observation_names[p % size]) for p in sequence)
+            for block in sequences
+            for sequence in block.tolist()
+        ]
+
+
+# --- from counts ----------------------------------------------------------------------------------------
+
+
+def estimate_hankel(counts: SequenceCounts) -> HankelMatrix:
+    """Relative frequencies: count of the window divided by the count of its action sequence.  # Eq. (4)
+
+    Action sequences that never occur leave their entries at zero and are counted in ``diagnostics``.
+    """
+    histories = [counts.table(length) for length in range(1, counts.history_length)]
+    tests = [counts.table(length) for length in range(1, counts.test_length + 1)]
+    row_offsets = _offsets(histories)
+    column_offsets = _offsets(tests)
+    n_rows, n_columns = row_offsets[-1], column_offsets[-1]
+    plain = _Entries((n_rows, n_columns))
+    extended = _Entries((counts.n_actions * counts.n_observations * n_rows, n_columns))
+    for i, history in enumerate(histories):
+        for j, test in enumerate(tests):
+            window = counts.table(history.length + test.length)
+            rows = history.rows_of(window.part(0, history.length)) + row_offsets[i]
+            columns = test.rows_of(window.part(history.length, window.length)) + column_offsets[j]
+            plain.add(window, rows, columns)
+            window = counts.table(history.length + 1 + test.length)
+            rows = history.rows_of(window.part(0, history.length)) + row_offsets[i]
+            pair = window.part(history.length, history.length + 1)[0]
+            columns = test.rows_of(window.part(history.length + 1, window.length)) + column_offsets[j]
+            extended.add(window, pair * n_rows + rows, columns)
+    frequencies = _Frequencies(counts)
+    matrices = plain.build(frequencies)
+    extensions = extended.build(frequencies)
+    shared: dict[str, Any] = {
+        "histories": tuple(table.symbols() for table in histories),
+        "tests": tuple(table.symbols() for table in tests),
+        "action_names": counts.action_names,
+        "observation_names": counts.observation_names,
+        "symbol_rewards": counts.symbol_rewards,
+    }
+    versions = [
+        HankelMatrix(
+            matrix=matrices[version],
+            extended=extensions[version],
+            empty_history=frozen(np.concatenate([frequencies.of(table)[version] for table in tests])),
+            empty_test=frozen(np.concatenate([frequencies.of(table)[version] for table in histories])),
+            **shared,
+        )
+        for version in range(len(matrices))
+    ]
+    return _with_replicates(versions[0], tuple(versions[1:]), _untried_sequences(counts))
+
+
+def _with_replicates(
+    whole: HankelMatrix, replicates: tuple[HankelMatrix, ...], diagnostics: Diagnostics
+) -> HankelMatrix:
+    fields = {name: getattr(whole, name) for name in whole.__dataclass_fields__}
+    return HankelMatrix(**{**fields, "replicates": replicates, "diagnostics": diagnostics})
+
+
+def _offsets(tables: list[WindowTable]) -> list[int]:
+    return [0, *np.cumsum([len(table) for table in tables]).tolist()]
+
+
+class _Frequencies:
+    """Relative frequency of every window of a table: whole log first, then without each block."""
+
+    def __init__(self, counts: SequenceCounts) -> None:
+        self._n_observations = counts.n_observations
+        self._known: dict[int, list[Floats]] = {}
+
+    def of(self, table: WindowTable) -> list[Floats]:
+        if table.length not in self._known:
+            self._known[table.length] = self._compute(table)
+        return self._known[table.length]
+
+    def _compute(self, table: WindowTable) -> list[Floats]:
+        groups, n_groups = table.action_groups(self._n_observations)
+        tried = [np.bincount(groups, weights=block, minlength=n_groups) for block in table.counts.T]
+        tried_in_all = np.sum(tried, axis=0)
+        whole = table.totals / tried_in_all[groups]
+        result = [whole]
+        for block, tried_here in zip(table.counts.T, tried, strict=True):
+            left = (tried_in_all - tried_here)[groups]
+            result.append(np.divide(table.totals - block, left, out=whole.copy(), where=left > 0))
+        return result
+
+
+class _Entries:
+    """Coordinates of a sparse matrix whose values are frequencies of windows, collected table by table."""
+
+    def __init__(self, shape: tuple[int, int]) -> None:
+        self._shape = shape
+        self._parts: list[tuple[WindowTable, Ints, Ints]] = []
+
+    def add(self, table: WindowTable, rows: Ints, columns: Ints) -> None:
+        self._parts.append((table, rows, columns))
+
+    def build(self, frequencies: _Frequencies) -> list[Any]:
+        """One matrix per version of the frequencies, all sharing their index arrays."""
+        rows = np.concatenate([part[1] for part in self._parts])
+        columns = np.concatenate([part[2] for part in self._parts])
+        order = np.lexsort((columns, rows))
+        indices = columns[order]
+        indptr = np.searchsorted(rows[order], np.arange(self._shape[0] + 1))
+        n_versions = len(frequencies.of(self._parts[0][0]))
+        return [
+            scipy.sparse.csr_array(
+                (
+                    np.concatenate([frequencies.of(part[0])[version] for part in self._parts])[order],
+                    indices,
+                    indptr,
+                ),
+                shape=self._shape,
+            )
+            for version in range(n_versions)
+        ]
+
+
+def _untried_sequences(counts: SequenceCounts) -> Diagnostics:
+    longest = counts.tables[-1]
+    groups, _ = longest.action_groups(counts.n_observations)
+    tried = len(np.unique(groups))
+    possible = counts.n_actions**longest.length
+    if tried == possible:
+        return Diagnostics()
+    return Diagnostics().noting(
+        "untried_action_sequences",
+        f"{possible - tried} of {possible} action sequences of length {longest.length} never occur; "
+        "their entries of the Hankel matrix are zero",
+        untried=possible - tried,
+        possible=possible,
+    )
+
+
+# --- from a model ---------------------------------------------------------------------------------------
+
+
+def exact_hankel(
+    model: POMDP | PSR, *, history_length: int, test_length: int, policy: ArrayLike | None = None
+) -> HankelMatrix:
+    """The limit of `estimate_hankel` for a log of infinite length: no noise, stationary start.
+
+    Parameters
+    ----------
+    model : POMDP or PSR
+    history_length, test_length : int
+        As in `count_sequences`.
+    policy : array, shape (actions,), optional
+        The exploration whose stationary distribution histories start from; uniform by default.
+    """
+    check_lengths(history_length, test_length)
+    psr = model.to_psr()
+    start = _stationary_start(model, psr, policy)
+    size = psr.rank
+    updates = psr.updates.reshape(-1, size, size)
+    forward = _grow(start[None, :], history_length - 1, lambda rows, u: rows @ u, updates, append=True)
+    backward = _grow(psr.final[None, :], test_length, lambda rows, u: rows @ u.T, updates, append=False)
+    histories = np.concatenate([vectors for vectors, _ in forward])
+    tests = np.concatenate([vectors for vectors, _ in backward]).T
+    if len(updates) * len(histories) * tests.shape[1] > _MAX_ENTRIES:
+        raise ResourceLimitError(
+            f"the exact Hankel matrix has {len(histories)} histories, {tests.shape[1]} tests and "
+            f"{len(updates)} pairs; choose shorter lengths"
+        )
+    return HankelMatrix(
+        matrix=scipy.sparse.csr_array(histories @ tests),
+        extended=scipy.sparse.csr_array(np.concatenate([histories @ update @ tests for update in updates])),
+        empty_history=frozen(start @ tests),
+        empty_test=frozen(histories @ psr.final),
+        histories=tuple(sequences for _, sequences in forward),
+        tests=tuple(sequences for _, sequences in backward),
+        action_names=psr.action_names,
+        observation_names=psr.observation_names,
+        symbol_rewards=psr.symbol_rewards,
+    )
+
+
+def _stationary_start(model: POMDP | PSR, psr: PSR, policy: ArrayLike | None) -> Floats:
+    if isinstance(model, POMDP):
+        return model.stationary(policy)
+    weights = checked_policy(policy, psr.n_actions)
+    mean = np.einsum("a,aoij->ij", weights, psr.updates)
+    return linalg.fixed_point(mean, psr.final)
+
+
+def _grow(
+    seed: Floats, length: int, step: Callable[[Floats, Floats], Floats], updates: Floats, *, append: bool
+) -> list[tuple[Floats, Ints]]:
+    """Vectors and pair codes of all possible sequences of length 1..``length``, in lexicographic order.
+
+    Sequences grow at their end (``append``) or at their front; impossible ones, whose vector is zero, are
+    dropped, as they never occur in a log either.
+    """
+    levels: list[tuple[Floats, Ints]] = []
+    vectors, sequences = seed, np.empty((1, 0), dtype=np.int64)
+    pairs = np.arange(len(updates))[:, None]
+    for _ in range(length):
+        if len(vectors) * len(updates) > _MAX_ENTRIES // 10:
+            raise ResourceLimitError("too many sequences for an exact Hankel matrix; choose shorter lengths")
+        vectors = np.concatenate([step(vectors, update) for update in updates])
+        grown = [pairs.repeat(len(sequences), axis=0), np.tile(sequences, (len(pairs), 1))]
+        sequences = np.concatenate(grown[::-1] if append else grown, axis=1)
+        possible = np.flatnonzero(np.abs(vectors).max(axis=1) > 1e-14)
+        if possible.size == 0:
+            raise DataError("the model gives every sequence probability zero")
+        order = possible[np.lexsort(sequences[possible].T[::-1])]
+        vectors, sequences = vectors[order], sequences[order]
+        levels.append((vectors, sequences))
+    return levels

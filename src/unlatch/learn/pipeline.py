@@ -1,0 +1,284 @@
+"""From a log to a POMDP: one call per arrow of the picture in ARCHITECTURE.md, nothing hidden."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from unlatch.arrays import Floats
+from unlatch.core.diagnostics import Diagnostics
+from unlatch.core.partition import Partition
+from unlatch.core.partition_model import PartitionModel
+from unlatch.core.pomdp import POMDP, Emission
+from unlatch.core.psr import PSR
+from unlatch.core.random import RandomSource, resolve_rng
+from unlatch.core.trajectory import Trajectory
+from unlatch.errors import UsageError
+from unlatch.learn.counts import SequenceCounts, count_sequences
+from unlatch.learn.factorization import RankFactorization, factorize
+from unlatch.learn.hankel import HankelMatrix, estimate_hankel
+from unlatch.learn.predictive import fit_psr
+from unlatch.learn.recovery import read_off
+from unlatch.learn.similarity import CellBasis, SimilarityTransform, find_similarity
+
+__all__ = ["LearnResult", "learn_from_hankel", "learn_pomdp", "learn_psr"]
+
+_MAX_TEST_LENGTH = 5
+_MAX_WINDOWS = 5_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class LearnResult:
+    """A learned POMDP and everything that was computed on the way to it.
+
+    Attributes
+    ----------
+    pomdp : POMDP
+        Rows on the simplex. Inside a cell of ``partition`` with several states its numbers are one choice
+        among many that explain the log equally well.
+    partition_model : PartitionModel
+        The estimate before any row was projected: sums over cells are unbiased probabilities.
+    psr : PSR
+    partition : Partition
+    rank : int
+        The number of hidden states.
+    full_rank_actions : tuple of int
+    singular_values : array
+        Of the Hankel matrix, leading values.
+    diagnostics : Diagnostics
+    counts, hankel, factorization, similarity
+        The intermediate values (``counts`` is None if learning began from a Hankel matrix).
+    seed : int or None
+        Repeats the result; None if the caller passed a generator.
+    """
+
+    pomdp: POMDP
+    partition_model: PartitionModel
+    psr: PSR
+    partition: Partition
+    rank: int
+    full_rank_actions: tuple[int, ...]
+    singular_values: Floats
+    hankel: HankelMatrix
+    factorization: RankFactorization
+    similarity: SimilarityTransform
+    counts: SequenceCounts | None = None
+    seed: int | None = None
+    diagnostics: Diagnostics = field(default_factory=Diagnostics)
+
+    def __repr__(self) -> str:
+        return f"LearnResult({self.pomdp}, {self.partition}, {len(self.diagnostics)} diagnostics)"
+
+
+def learn_pomdp(
+    log: Trajectory,
+    *,
+    rank: int | None = None,
+    rank_tolerance: float | None = None,
+    history_length: int | None = None,
+    test_length: int | None = None,
+    min_singular_value: float | None = None,
+    observation_tolerance: float | None = None,
+    emission: Emission = "departure",
+    max_rank: int = 20,
+    draws: int = 30,
+    newton: bool = True,
+    rotation: str = "cells",
+    rng: RandomSource = None,
+) -> LearnResult:
+    """Learn an explicit POMDP from a log of blind exploration.
+
+    Every argument left at None is chosen from the data; what was chosen and why is in the result.
+
+    Parameters
+    ----------
+    log : Trajectory
+        Actions must not depend on what was observed: uniform, or any fixed distribution.
+    rank, rank_tolerance, max_rank
+        The number of hidden states, or how to find it; see `factorize`.
+    history_length, test_length : int, optional
+        The paper's "(L1, L2)". By default they grow while that reveals more states.
+    min_singular_value, observation_tolerance, draws, newton
+        See `find_similarity`.
+    emission : "departure" or "arrival"
+        Whether the state left or the state reached shows the observation.
+    rotation : "cells" or "dense"
+        "dense" is the variant that the paper ran: one random rotation right after the SVD, none inside
+        cells.
+    rng : int or numpy.random.Generator, optional
+
+    Returns
+    -------
+    LearnResult
+
+    Raises
+    ------
+    NotLearnableError
+        If the log is too short or no action has a transition matrix of full rank.
+    """
+    generator, seed = resolve_rng(rng)
+    counts, hankel, factorization = _factorized(
+        log,
+        rank=rank,
+        rank_tolerance=rank_tolerance,
+        max_rank=max_rank,
+        history_length=history_length,
+        test_length=test_length,
+        rotate=_is_dense(rotation),
+        rng=generator,
+    )
+    result = learn_from_hankel(
+        hankel,
+        factorization,
+        min_singular_value=min_singular_value,
+        observation_tolerance=observation_tolerance,
+        emission=emission,
+        draws=draws,
+        newton=newton,
+        cell_basis="none" if _is_dense(rotation) else "nonnegative",
+        rng=generator,
+    )
+    fields = {name: getattr(result, name) for name in result.__dataclass_fields__}
+    fields.update(counts=counts, seed=seed, diagnostics=log.diagnostics + result.diagnostics)
+    return LearnResult(**fields)
+
+
+def learn_psr(
+    log: Trajectory,
+    *,
+    rank: int | None = None,
+    rank_tolerance: float | None = None,
+    history_length: int | None = None,
+    test_length: int | None = None,
+    max_rank: int = 20,
+    rng: RandomSource = None,
+) -> PSR:
+    """Learn a linear PSR: predictions without hidden states, and without the need for a full-rank action.
+
+    Parameters as in `learn_pomdp`.
+    """
+    generator, _ = resolve_rng(rng)
+    _, hankel, factorization = _factorized(
+        log,
+        rank=rank,
+        rank_tolerance=rank_tolerance,
+        max_rank=max_rank,
+        history_length=history_length,
+        test_length=test_length,
+        rotate=False,
+        rng=generator,
+    )
+    return fit_psr(hankel, factorization)
+
+
+def learn_from_hankel(
+    hankel: HankelMatrix,
+    factorization: RankFactorization | None = None,
+    *,
+    min_singular_value: float | None = None,
+    observation_tolerance: float | None = None,
+    emission: Emission = "departure",
+    draws: int = 30,
+    newton: bool = True,
+    cell_basis: CellBasis = "nonnegative",
+    rng: RandomSource = None,
+) -> LearnResult:
+    """The stages after counting: from a Hankel matrix, exact or estimated, to a POMDP."""
+    generator, seed = resolve_rng(rng)
+    if factorization is None:
+        factorization = factorize(hankel, rng=generator)
+    psr = fit_psr(hankel, factorization)
+    similarity = find_similarity(
+        psr,
+        emission=emission,
+        min_singular_value=min_singular_value,
+        observation_tolerance=observation_tolerance,
+        draws=draws,
+        newton=newton,
+        cell_basis=cell_basis,
+        rng=generator,
+    )
+    pomdp, repairs = read_off(psr, similarity)
+    return LearnResult(
+        pomdp=pomdp,
+        partition_model=PartitionModel(psr.transformed(similarity.matrix), similarity.partition),
+        psr=psr,
+        partition=similarity.partition,
+        rank=factorization.rank,
+        full_rank_actions=similarity.full_rank_actions,
+        singular_values=factorization.singular_values,
+        hankel=hankel,
+        factorization=factorization,
+        similarity=similarity,
+        seed=seed,
+        diagnostics=hankel.diagnostics + factorization.diagnostics + similarity.diagnostics + repairs,
+    )
+
+
+def _is_dense(rotation: str) -> bool:
+    if rotation not in ("cells", "dense"):
+        raise UsageError(f"rotation must be 'cells' or 'dense', got {rotation!r}")
+    return rotation == "dense"
+
+
+def _factorized(
+    log: Trajectory,
+    *,
+    rank: int | None,
+    rank_tolerance: float | None,
+    max_rank: int,
+    history_length: int | None,
+    test_length: int | None,
+    rotate: bool,
+    rng: np.random.Generator,
+) -> tuple[SequenceCounts, HankelMatrix, RankFactorization]:
+    """Counts, Hankel matrix and factorization at the given lengths, or at lengths chosen by growing."""
+    if history_length is not None or test_length is not None:
+        tests = test_length if test_length is not None else max(history_length - 1, 1)  # type: ignore[operator]
+        histories = history_length if history_length is not None else tests + 1
+        counts = count_sequences(log, history_length=histories, test_length=tests)
+        hankel = estimate_hankel(counts)
+    else:
+        counts, hankel = _grown(log, rank, max_rank, rng)
+    factorization = factorize(
+        hankel, rank=rank, rank_tolerance=rank_tolerance, max_rank=max_rank, rotate=rotate, rng=rng
+    )
+    return counts, hankel, factorization
+
+
+def _grown(
+    log: Trajectory, rank: int | None, max_rank: int, rng: np.random.Generator
+) -> tuple[SequenceCounts, HankelMatrix]:
+    """The shortest histories and tests beyond which no further state shows itself above the noise."""
+    best = _measured(log, 1, max_rank, rng)
+    for tests in range(2, _MAX_TEST_LENGTH + 1):
+        if (rank is not None and best.rank >= rank) or not _can_grow(log, best.counts):
+            break
+        longer = _measured(log, tests, max_rank, rng)
+        if longer.rank <= best.rank and (rank is None or rank <= min(best.hankel.shape)):
+            break
+        best = longer
+    return best.counts, best.hankel
+
+
+class _Measured(NamedTuple):
+    counts: SequenceCounts
+    hankel: HankelMatrix
+    rank: int
+
+
+def _measured(log: Trajectory, tests: int, max_rank: int, rng: np.random.Generator) -> _Measured:
+    counts = count_sequences(log, history_length=tests + 1, test_length=tests)
+    hankel = estimate_hankel(counts)
+    return _Measured(counts, hankel, factorize(hankel, max_rank=max_rank, rng=rng).rank)
+
+
+def _can_grow(log: Trajectory, counts: SequenceCounts) -> bool:
+    """Whether windows two pairs longer exist and their number stays within memory."""
+    longest_episode = int((log.episode_ends - log.episode_starts).max(initial=0))
+    longest = len(counts.tables)
+    growth = len(counts.table(longest)) / len(counts.table(longest - 1))
+    expected = min(len(counts.table(longest)) * growth**2, len(log))
+    return longest_episode > longest + 2 and expected <= _MAX_WINDOWS
