@@ -6,6 +6,8 @@ routine is SciPy's, and what LAPACK leaves open (signs, order) is settled here o
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
@@ -42,8 +44,10 @@ def inverse(matrix: Floats) -> Floats:
     """The inverse of a square matrix that is not singular to working precision."""
     _finite(matrix)
     try:
-        result: Floats = scipy.linalg.inv(matrix)
-    except scipy.linalg.LinAlgError:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", scipy.linalg.LinAlgWarning)
+            result: Floats = scipy.linalg.inv(matrix)
+    except (scipy.linalg.LinAlgError, scipy.linalg.LinAlgWarning):
         raise NumericalError("a matrix that must be inverted is singular") from None
     _finite(result)
     return result

@@ -124,7 +124,10 @@ class PSR:
 
         For an estimated PSR the numbers may leave [0, 1]; they are returned as they are.
         """
-        result: Floats = np.einsum("i,aoij,j->ao", np.asarray(belief, dtype=float), self.updates, self.final)
+        vector = finite_floats("belief", belief, ndim=1)
+        if vector.shape != self.initial.shape:
+            raise DataError(f"belief: {len(vector)} entries for a model of rank {self.rank}")
+        result: Floats = np.einsum("i,aoij,j->ao", vector, self.updates, self.final)
         return result
 
     def log_likelihood(self, log: Trajectory) -> float:

@@ -182,7 +182,10 @@ def format_reward(value: float) -> str:
 
 
 def _sequence(value: object) -> NDArray[np.generic]:
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise DataError("expected one code per step, got sequences of different lengths") from None
     if array.ndim != 1:
         raise DataError(f"expected one code per step, got an array of shape {array.shape}")
     return array
@@ -195,9 +198,10 @@ def _coded(
     if array.size == 0:
         array = array.astype(np.int64)
     if array.dtype.kind == "f":
-        if not np.isfinite(array).all() or (array != np.floor(array)).any() or (np.abs(array) > 2**53).any():
-            bad = int(np.flatnonzero(~np.isfinite(array) | (array != np.floor(array)))[:1].sum())
-            raise DataError(f"{field_name}[{bad}] is {array[bad]}; symbols must be whole numbers or text")
+        bad = ~np.isfinite(array) | (array != np.floor(array)) | (np.abs(array) > 2**53)
+        if bad.any():
+            place = int(np.argmax(bad))
+            raise DataError(f"{field_name}[{place}] is {array[place]}; symbols must be whole numbers or text")
         notes = notes.noting("float_symbols", f"{field_name} came as floats and were read as integers")
     elif array.dtype.kind in "UTO":
         raise DataError(f"{field_name}: expected integer codes; for text use Trajectory.from_symbols(...)")

@@ -16,7 +16,8 @@ from unlatch.domains.build import Moves, Shows, build
 from unlatch.errors import UsageError
 
 __all__ = [
-    "BY_NAME",
+    "NAMES",
+    "by_name",
     "directional_hallway",
     "noisy_hallway",
     "sense_float_reset",
@@ -194,16 +195,40 @@ def _whole(name: str, value: int, least: int) -> None:
         raise UsageError(f"{name} must be a whole number of at least {least}, got {value!r}")
 
 
-BY_NAME: dict[str, Callable[[], POMDP]] = {
+_BUILDERS: dict[str, Callable[..., POMDP]] = {
     "tiger": tiger,
     "tmaze": tmaze,
-    "tmaze-6": lambda: tmaze(rooms=2),
-    "tmaze-8": lambda: tmaze(rooms=3),
-    "tmaze-14": lambda: tmaze(rooms=6),
-    "sense-float-reset-3": sense_float_reset,
-    "sense-float-reset-4": lambda: sense_float_reset(4),
-    "sense-float-reset-5": lambda: sense_float_reset(5),
+    "sense-float-reset": sense_float_reset,
     "directional-hallway": directional_hallway,
     "noisy-hallway": noisy_hallway,
 }
-"""Domains by the names that the command line takes."""
+
+NAMES = tuple(_BUILDERS)
+"""The domains that `by_name` knows."""
+
+
+def by_name(text: str) -> POMDP:
+    """A domain from text, with its parameters after a colon: ``tiger``, ``tmaze:rooms=3,fail=0.1``,
+    ``sense-float-reset:states=4``."""
+    name, _, options = text.strip().replace("_", "-").partition(":")
+    if name not in _BUILDERS:
+        raise UsageError(f"unknown domain {name!r}; known: {', '.join(NAMES)} (parameters as tmaze:rooms=3)")
+    values = dict(_option(part) for part in options.split(",") if part)
+    try:
+        return _BUILDERS[name](**values)
+    except TypeError:
+        raise UsageError(f"domain {name!r} has no such parameter: {options}") from None
+
+
+def _option(text: str) -> tuple[str, int | float | bool]:
+    key, _, value = text.partition("=")
+    if value in ("true", "false"):
+        return key, value == "true"
+    try:
+        return key, int(value)
+    except ValueError:
+        pass
+    try:
+        return key, float(value)
+    except ValueError:
+        raise UsageError(f"cannot read the domain's parameter {text!r}; write it as rooms=3") from None

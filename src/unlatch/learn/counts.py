@@ -319,7 +319,7 @@ def digits_per_word(base: int) -> int:
     """How many symbols fit one 63-bit key beside the block number; decided before any key is computed."""
     limit = 1 << (_KEY_BITS - BLOCK_BITS)
     digits = 1
-    while base ** (digits + 1) <= limit:  # Python integers: this cannot overflow
+    while digits < _MAX_LENGTH and base ** (digits + 1) <= limit:  # Python integers: this cannot overflow
         digits += 1
     if base > limit:
         raise ResourceLimitError(f"{base} action-observation pairs are more than a key can hold")

@@ -47,7 +47,7 @@ def random_basis(family: Floats, weights: Floats, draws: int, rng: np.random.Gen
     for _ in range(draws):
         direction = rng.standard_normal(len(family))
         direction /= np.sqrt(direction @ direction)
-        basis = _eigenbasis(np.einsum("k,kij->ij", direction * np.sqrt(weights), family))
+        basis = _eigenbasis(np.einsum("k,kij->ij", direction * np.sqrt(weights), family))  # Eq. (16)
         if basis is None:
             continue
         matrix, imaginary, pairs = basis

@@ -153,7 +153,7 @@ def _check_options(
 
 def _action_ranks(psr: PSR, min_singular_value: float | None) -> tuple[Floats, Floats]:
     """The smallest singular value of every action's matrix, and the threshold that it must exceed."""
-    matrices = psr.updates.sum(axis=1)  # Eq. (15)
+    matrices = psr.updates.sum(axis=1)  # Eq. (14)
     smallest = np.empty(len(matrices))
     thresholds = np.empty(len(matrices))
     for a, matrix in enumerate(matrices):
@@ -272,7 +272,7 @@ def _observation_matrices(psr: PSR, actions: tuple[int, ...], emission: Emission
     for action in actions:
         inverse = linalg.inverse(psr.updates[action].sum(axis=0))
         if emission == "departure":
-            matrices.append(psr.updates[action] @ inverse)  # Eq. (16)
+            matrices.append(psr.updates[action] @ inverse)  # Eq. (15)
         else:
             matrices.append(inverse @ psr.updates[action])
     return np.concatenate(matrices)

@@ -1,0 +1,47 @@
+# Two commands do everything on a machine with Python 3.11 and nothing else: `make demo` and `make test`.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+# The same versions for everybody, also for what builds the package.
+export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
+export PIP_BUILD_CONSTRAINT := $(CURDIR)/constraints.txt
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: demo test lint test-slow benchmarks clean
+
+demo: $(VENV)/installed
+	$(BIN)/unlatch demo --out out
+
+test: $(VENV)/installed-test lint
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/installed-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+# Statistical runs: minutes, not part of `make test`.
+test-slow: $(VENV)/installed-test
+	$(BIN)/python -m pytest -m slow -o addopts=--strict-markers
+
+benchmarks: $(VENV)/installed-test
+	$(BIN)/python benchmarks/counting.py
+	$(BIN)/python benchmarks/accuracy.py
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "unlatch needs Python 3.11 or newer; call make PYTHON=/path/to/python3.11"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/installed: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+$(VENV)/installed-test: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet --editable '.[test]'
+	@touch $@ $(VENV)/installed
+
+clean:
+	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,5 @@
+"""``python -m unlatch``."""
+
+from unlatch.cli import main
+
+main()

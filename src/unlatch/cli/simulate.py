@@ -1,0 +1,60 @@
+"""``unlatch simulate``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from unlatch.cli.progress import progress_bar
+from unlatch.core.pomdp import POMDP
+from unlatch.domains import NAMES, by_name
+from unlatch.errors import UsageError
+
+
+@click.command(epilog=f"Domains: {', '.join(NAMES)}; with parameters: tmaze:rooms=3,fail=0.1")
+@click.argument("domain")
+@click.option("--steps", type=click.IntRange(min=1), required=True, help="Steps of every episode.")
+@click.option(
+    "--episodes", type=click.IntRange(min=1), default=1, show_default=True, help="Number of episodes."
+)
+@click.option("--policy", metavar="P,P,...", help="Probability of every action; uniform by default.")
+@click.option("--seed", type=click.IntRange(min=0), help="Seed; drawn and printed if not given.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), required=True, help="The log to write (CSV)."
+)
+def simulate(
+    domain: str, steps: int, episodes: int, policy: str | None, seed: int | None, output: Path
+) -> None:
+    """Sample a log of blind exploration in DOMAIN, which is a domain's name or a model file."""
+    from unlatch.core.random import resolve_rng
+    from unlatch.files.logs import write_log
+    from unlatch.simulation import simulate as simulate_log
+
+    model = domain_or_model(domain)
+    generator, used = resolve_rng(seed)
+    with progress_bar():
+        log = simulate_log(model, steps, episodes=episodes, policy=_probabilities(policy), rng=generator)
+        write_log(output, log)
+    click.echo(f"wrote {len(log)} steps in {log.n_episodes} episodes to {output} (seed {used})")
+
+
+def domain_or_model(text: str) -> POMDP:
+    """A domain by name, or the POMDP of a model file."""
+    if not Path(text).suffix:
+        return by_name(text)
+    from unlatch.files.models import load_model
+
+    pomdp = load_model(Path(text)).pomdp
+    if pomdp is None:
+        raise UsageError(f"{text} holds a PSR, which has no states to act in; give a POMDP or a domain")
+    return pomdp
+
+
+def _probabilities(text: str | None) -> list[float] | None:
+    if text is None:
+        return None
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise UsageError(f"--policy takes numbers separated by commas, got {text!r}") from None
