@@ -18,7 +18,7 @@ import numpy as np
 
 import unlatch
 from unlatch import domains
-from unlatch.study import metrics
+from unlatch.study.paper_measures import paper_errors
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def errors(setting: Setting, steps: int, seed: int, paper: bool) -> tuple[float,
         return None
     if result.rank != setting.model.n_states:
         return None
-    return metrics.paper_errors(result, setting.model)
+    return paper_errors(result, setting.model)
 
 
 def verdict(values: np.ndarray, paper: float) -> str:

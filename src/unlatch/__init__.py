@@ -21,6 +21,12 @@ _HOMES = {
     "Diagnostics": "core.diagnostics",
     # simulation
     "simulate": "simulation",
+    # files
+    "read_log": "files.logs",
+    "write_log": "files.logs",
+    "save_model": "files.models",
+    "load_model": "files.models",
+    "SavedModel": "files.models",
     # learning, in the order of its stages
     "count_sequences": "learn.counts",
     "SequenceCounts": "learn.counts",
@@ -37,6 +43,11 @@ _HOMES = {
     "learn_pomdp": "learn.pipeline",
     "learn_from_hankel": "learn.pipeline",
     "LearnResult": "learn.pipeline",
+    "learn_tensor": "learn.tensor",
+    "TensorResult": "learn.tensor",
+    # baselines
+    "learn_em": "learn.em",
+    "EMResult": "learn.em",
 }
 
 _MODULES = ("domains", "errors")
@@ -52,8 +63,15 @@ if TYPE_CHECKING:
     from unlatch.core.pomdp import POMDP as POMDP
     from unlatch.core.psr import PSR as PSR
     from unlatch.core.trajectory import Trajectory as Trajectory
+    from unlatch.files.logs import read_log as read_log
+    from unlatch.files.logs import write_log as write_log
+    from unlatch.files.models import SavedModel as SavedModel
+    from unlatch.files.models import load_model as load_model
+    from unlatch.files.models import save_model as save_model
     from unlatch.learn.counts import SequenceCounts as SequenceCounts
     from unlatch.learn.counts import count_sequences as count_sequences
+    from unlatch.learn.em import EMResult as EMResult
+    from unlatch.learn.em import learn_em as learn_em
     from unlatch.learn.factorization import RankFactorization as RankFactorization
     from unlatch.learn.factorization import factorize as factorize
     from unlatch.learn.hankel import HankelMatrix as HankelMatrix
@@ -67,6 +85,8 @@ if TYPE_CHECKING:
     from unlatch.learn.recovery import recover_pomdp as recover_pomdp
     from unlatch.learn.similarity import SimilarityTransform as SimilarityTransform
     from unlatch.learn.similarity import find_similarity as find_similarity
+    from unlatch.learn.tensor import TensorResult as TensorResult
+    from unlatch.learn.tensor import learn_tensor as learn_tensor
     from unlatch.simulation import simulate as simulate
 
 

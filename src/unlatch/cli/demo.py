@@ -25,7 +25,7 @@ def demo(steps: int, seed: int, out: Path) -> None:
     neither doors nor tiger, only what was done and what was heard and paid.
     """
     from unlatch import domains
-    from unlatch.cli.render import console, print_partition, print_pomdp
+    from unlatch.cli.render import console, print_comparison, print_partition, print_pomdp
     from unlatch.errors import StorageError
     from unlatch.files.logs import write_log
     from unlatch.files.models import save_model
@@ -49,11 +49,11 @@ def demo(steps: int, seed: int, out: Path) -> None:
     if learned.n_states == truth.n_states:
         learned = learned.reordered(match_states(learned, truth))
     screen.print(f"2. learned from that log alone: {result.rank} hidden states")
-    screen.rule("learned")
-    print_pomdp(screen, learned)
-    print_partition(screen, result.pomdp, result.partition)
-    screen.rule("truth")
-    print_pomdp(screen, truth)
+    if learned.n_states == truth.n_states:
+        print_comparison(screen, learned, truth)
+    else:
+        print_pomdp(screen, learned)
+    print_partition(screen, learned, result.partition)
     save_model(
         out / "tiger.json", learned, partition=result.partition, provenance={"seed": seed, "steps": steps}
     )

@@ -17,7 +17,7 @@ from unlatch.core.partition import Partition
 from unlatch.core.pomdp import POMDP
 from unlatch.core.psr import PSR
 
-__all__ = ["console", "print_diagnostics", "print_partition", "print_pomdp", "print_psr"]
+__all__ = ["console", "print_comparison", "print_diagnostics", "print_partition", "print_pomdp", "print_psr"]
 
 
 def console() -> Console:
@@ -74,6 +74,30 @@ def _action_table(
         )
         table.add_row(Text(state), *moves, *rows)
     return table
+
+
+def print_comparison(output: Console, learned: POMDP, truth: POMDP) -> None:
+    """Learned numbers with the true ones beside them in brackets, state by state (same order of states)."""
+    names = [name for name in truth.observation_names if name in learned.observation_names]
+    for action in truth.action_names:
+        a, b = learned.action_names.index(action), truth.action_names.index(action)
+        table = Table(title=f"action {escape(action)}: learned \\[true]", title_justify="left", title_style="bold")
+        table.add_column("state")
+        columns = []
+        for t, state in enumerate(truth.state_names):
+            table.add_column(Text(f"to {state}"), justify="right")
+            columns.append((learned.transitions[a, :, t], truth.transitions[b, :, t]))
+        for name in names:
+            pair = (
+                learned.observations[a, :, learned.observation_names.index(name)],
+                truth.observations[b, :, truth.observation_names.index(name)],
+            )
+            if max(pair[0].max(), pair[1].max()) >= 5e-3:
+                table.add_column(Text(name), justify="right", style="cyan")
+                columns.append(pair)
+        for s, state in enumerate(truth.state_names):
+            table.add_row(Text(state), *(Text(f"{x[s]:.3f} [{y[s]:.3f}]") for x, y in columns))
+        output.print(table)
 
 
 def _cells(values: Floats, undetermined: Flags | None) -> list[str]:

@@ -42,7 +42,7 @@ def finite_floats(field: str, value: ArrayLike, *, ndim: int) -> Floats:
     bad = ~np.isfinite(array)
     if bad.any():
         place = tuple(int(i) for i in np.argwhere(bad)[0])
-        raise DataError(f"{field}{list(place)} is {array[place]}; every entry must be finite")
+        raise DataError(f"{field}{list(place)} is {float(array[place])}; every entry must be finite")
     return array
 
 
@@ -69,7 +69,7 @@ def distributions(field: str, value: ArrayLike, *, ndim: int) -> Floats:
         place = tuple(int(i) for i in np.argwhere(off == worst)[0])
         where = f"row {list(place)}" if place else "the vector"
         raise DataError(
-            f"{field}: {where} sums to {sums[place]!r}; it must sum to 1 (tolerance {REPAIRABLE})"
+            f"{field}: {where} sums to {float(sums[place])!r}; it must sum to 1 (tolerance {REPAIRABLE})"
         )
     if worst > ROUNDING:
         repaired = off > ROUNDING

@@ -1,24 +1,37 @@
-"""A learned model that is certain only up to cells of states."""
+"""A learned model whose states are known only up to the cells of a partition."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from unlatch.arrays import Floats
+from unlatch.core.checks import finite_floats
 from unlatch.core.partition import Partition
 from unlatch.core.psr import PSR
 from unlatch.errors import DataError
 
 __all__ = ["PartitionModel"]
 
+_FINAL_TOLERANCE = 1e-6
+"""How far an entry of the final vector may be from one before the coordinates are no states."""
+
 
 @dataclass(frozen=True, eq=False)
 class PartitionModel:
-    """A PSR in state coordinates with its observability partition (the paper's Theorem 1).
+    """A PSR in state coordinates together with the observability partition of those states.
 
-    The final vector is one. Single coordinates need not be probabilities, but their sums over a cell are:
-    ``partition.sums(psr.belief(log))`` is the distribution over cells.
+    Inside a cell the coordinates are known only up to a similarity, so a single one may be negative and
+    means nothing by itself; sums over a cell are probabilities (the paper's Theorem 1).
+
+    Parameters
+    ----------
+    psr : PSR
+        With a final vector of ones.
+    partition : Partition
+        One label per coordinate of ``psr``.
     """
 
     psr: PSR
@@ -26,6 +39,66 @@ class PartitionModel:
 
     def __post_init__(self) -> None:
         if self.partition.n_states != self.psr.rank:
-            raise DataError(f"the partition has {self.partition.n_states} states, the PSR {self.psr.rank}")
-        if np.abs(self.psr.final - 1).max() > 1e-6:
-            raise DataError("the PSR of a partition model must be in state coordinates: final vector of ones")
+            raise DataError(
+                f"the partition has {self.partition.n_states} states, the PSR {self.psr.rank} coordinates"
+            )
+        off = float(np.abs(self.psr.final - 1).max())
+        if off > _FINAL_TOLERANCE:
+            raise DataError(
+                f"final is off one by up to {off:.1e}: the PSR is not in state coordinates; transform it by "
+                "the learned similarity first"
+            )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, PartitionModel):
+            return NotImplemented
+        return self.psr == other.psr and self.partition == other.partition
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return (
+            f"PartitionModel({self.n_states} states in {self.partition.n_cells} cells, {self.n_actions} "
+            f"actions, {self.n_observations} observations)"
+        )
+
+    @property
+    def initial(self) -> Floats:
+        return self.psr.initial
+
+    @property
+    def n_states(self) -> int:
+        return self.psr.rank
+
+    @property
+    def n_actions(self) -> int:
+        return self.psr.n_actions
+
+    @property
+    def n_observations(self) -> int:
+        return self.psr.n_observations
+
+    @property
+    def action_names(self) -> tuple[str, ...]:
+        return self.psr.action_names
+
+    @property
+    def observation_names(self) -> tuple[str, ...]:
+        return self.psr.observation_names
+
+    @property
+    def symbol_rewards(self) -> Floats | None:
+        return self.psr.symbol_rewards
+
+    def to_psr(self) -> PSR:
+        """The triple, without the partition."""
+        return self.psr
+
+    def cell_probabilities(self, belief: ArrayLike) -> Floats:
+        """Probability of every cell under a (quasi-)belief, projected onto the simplex; shape (cells,)."""
+        from unlatch import linalg
+
+        weights = finite_floats("belief", belief, ndim=1)
+        if weights.shape != self.initial.shape:
+            raise DataError(f"belief: {weights.shape[0]} entries for {self.n_states} states")
+        return linalg.project_to_simplex(self.partition.sums(weights * self.psr.final))

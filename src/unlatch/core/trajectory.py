@@ -116,7 +116,7 @@ class Trajectory:
     @cached_property
     def episode_ends(self) -> Ints:
         """One past the last step of every episode."""
-        return frozen(np.append(self.episode_starts[1:], len(self)))
+        return frozen(np.append(self.episode_starts[1:], len(self))[: self.n_episodes])
 
     def episode(self, index: int) -> Trajectory:
         """One episode as a log of its own."""

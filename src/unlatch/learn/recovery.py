@@ -155,7 +155,7 @@ def _projected(
     if worst > 1e-9:
         notes = notes.noting(
             f"projected_{field}",
-            f"{field} were moved onto the simplex by up to {worst:.2g} (L1), {moved.mean():.2g} on average",
+            f"rows of {field} were moved onto the simplex by up to {worst:.2g} (L1), {moved.mean():.2g} on average",
             largest=worst,
             mean=float(moved.mean()),
         )

@@ -1,0 +1,303 @@
+"""How well and how fast the planners plan, on the paper's domains.
+
+    python benchmarks/planning.py                    every table, full size
+    python benchmarks/planning.py paper auto         some of them
+    python benchmarks/planning.py more --domains tiger --episodes 200
+
+Parts: ``exact`` optimal values · ``paper`` PO-UCT with the paper's settings · ``auto`` with ours · ``more`` ours
+with twenty times the simulations · ``speed`` against pomdp_py on Tiger · ``size`` a million simulations.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import time
+from collections.abc import Callable, Sequence
+from statistics import median
+
+from unlatch import domains
+from unlatch.core.pomdp import POMDP
+from unlatch.core.reward import Reward
+from unlatch.plan.episodes import Episodes, run_episodes
+from unlatch.plan.exact import ExactPlanner
+from unlatch.plan.pouct import POUCT
+
+STEPS = 10
+MIDDLE = Reward.on_states({"middle": 1.0})
+
+DOMAINS: dict[str, tuple[Callable[[], POMDP], Reward | None]] = {
+    "tiger": (domains.tiger, None),
+    "tmaze": (domains.tmaze, None),
+    "sense-float-reset-3": (domains.sense_float_reset, None),
+    "sense-float-reset-4": (lambda: domains.sense_float_reset(4), None),
+    "directional-hallway": (domains.directional_hallway, MIDDLE),
+    "noisy-hallway": (domains.noisy_hallway, MIDDLE),
+}
+
+OPTIMA = {
+    "tiger": 9.44,
+    "tmaze": 2.34,
+    "sense-float-reset-3": 7.09,
+    "sense-float-reset-4": 7.09,
+    "directional-hallway": 6.16,
+    "noisy-hallway": 5.95,
+}
+"""Known values of the best plan over ten steps."""
+
+PUBLISHED = {
+    "tiger": "-28.7 ± 57.6",
+    "tmaze": "1.17 ± 2.09",
+    "sense-float-reset-3": "6.69 ± 2.79",
+    "sense-float-reset-4": "6.73 ± 2.74",
+    "directional-hallway": "6.26 ± 3.51",
+    "noisy-hallway": "6.16 ± 3.06",
+}
+"""The paper's ground-truth lines: mean and standard deviation over 100 seeds."""
+
+EXPECTED = {
+    "tiger": (-49.0, 10.0),
+    "tmaze": (2.25, 0.3),
+    "sense-float-reset-3": (7.2, 0.3),
+    "sense-float-reset-4": (7.2, 0.3),
+}
+"""What an independent implementation of the paper's planner reached, and how near is near."""
+
+FLOORS = {"tiger": 4.0, "tmaze": 2.0, "sense-float-reset-3": 6.9, "sense-float-reset-4": 6.9}
+"""What automatic exploration must reach."""
+
+
+def main() -> None:
+    parts: dict[str, Callable[[argparse.Namespace], None]] = {
+        "exact": exact_values,
+        "paper": paper_settings,
+        "auto": automatic_settings,
+        "more": more_simulations,
+        "speed": speed,
+        "size": size,
+    }
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"any of {', '.join(parts)}; default all")
+    parser.add_argument(
+        "--domains", nargs="+", choices=list(DOMAINS), default=list(DOMAINS), metavar="DOMAIN"
+    )
+    parser.add_argument("--episodes", type=int, default=1000)
+    parser.add_argument("--simulations", type=int, default=1000)
+    parser.add_argument("--searches", type=int, default=30, help="searches timed for the speed table")
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    unknown = [part for part in arguments.parts if part not in parts]
+    if unknown:
+        parser.error(f"unknown part {unknown[0]!r}; choose from {', '.join(parts)}")
+    for part in arguments.parts or parts:
+        parts[part](arguments)
+        print()
+
+
+def exact_values(arguments: argparse.Namespace) -> None:
+    """The optimal value of ten steps, and what an agent that plans exactly gathers."""
+    rows = []
+    for name in arguments.domains:
+        model, reward = _domain(name)
+        begun = time.perf_counter()
+        planner = ExactPlanner(model, reward, STEPS)
+        value = planner.value()
+        seconds = time.perf_counter() - begun
+        played = _play(model, planner, reward, arguments)
+        met = _verdict(round(value, 2) == OPTIMA[name])
+        rows.append([name, f"{value:.3f}", f"{OPTIMA[name]}", met, _shown(played), f"{seconds:.2f}"])
+    _table(f"Exact planner, {STEPS} steps", ["domain", "value", "known", "", "gathered", "seconds"], rows)
+
+
+def paper_settings(arguments: argparse.Namespace) -> None:
+    """Exploration 2, polynomial bonus, depth 3: the paper's planner on the truth."""
+    rows = []
+    for name in arguments.domains:
+        played, seconds = _search(name, arguments, arguments.simulations, exploration=2.0)
+        met, expected = "", ""
+        if name in EXPECTED:
+            target, near = EXPECTED[name]
+            expected, met = f"{target} ± {near}", _verdict(abs(played.mean - target) <= near)
+        rows.append([name, _shown(played), _spread(played), expected, met, PUBLISHED[name], f"{seconds:.1f}"])
+    _table(
+        f"PO-UCT as in the paper (exploration 2, {arguments.simulations} simulations, depth 3)",
+        ["domain", "gathered", "sd", "expected", "", "paper (mean ± sd)", "seconds"],
+        rows,
+    )
+
+
+def automatic_settings(arguments: argparse.Namespace) -> None:
+    """Our defaults on the truth."""
+    rows = []
+    for name in arguments.domains:
+        played, seconds = _search(name, arguments, arguments.simulations)
+        floor = FLOORS.get(name)
+        met = "" if floor is None else _verdict(played.mean >= floor)
+        share = _share_of_goal(name, played)
+        rows.append(
+            [
+                name,
+                _shown(played),
+                _spread(played),
+                "" if floor is None else f">= {floor}",
+                met,
+                share,
+                f"{seconds:.1f}",
+            ]
+        )
+    _table(
+        f"PO-UCT, exploration 'auto' ({arguments.simulations} simulations, depth 3)",
+        ["domain", "gathered", "sd", "wanted", "", "time in goal", "seconds"],
+        rows,
+    )
+
+
+def more_simulations(arguments: argparse.Namespace) -> None:
+    """Twenty times the simulations must not gather less, by two standard errors of the difference."""
+    rows = []
+    for name in arguments.domains:
+        few, _ = _search(name, arguments, arguments.simulations)
+        many, seconds = _search(name, arguments, 20 * arguments.simulations)
+        error = (few.standard_error**2 + many.standard_error**2) ** 0.5
+        met = _verdict(many.mean >= few.mean - 2 * error)
+        rows.append([name, _shown(few), _shown(many), met, f"{seconds:.1f}"])
+    _table(
+        "PO-UCT, exploration 'auto': more simulations",
+        ["domain", f"{arguments.simulations}", f"{20 * arguments.simulations}", "", "seconds"],
+        rows,
+    )
+
+
+def speed(arguments: argparse.Namespace) -> None:
+    """One search on Tiger, ours and pomdp_py's, taken in turns."""
+    try:
+        import pomdp_py
+        from pomdp_py.problems.tiger.tiger_problem import TigerProblem
+    except ImportError:
+        print("speed: pomdp_py is not installed; pip install 'unlatch[rivals]' to compare with it")
+        return
+    rows = []
+    for depth in (3, 10):
+        options = {"simulations": arguments.simulations, "depth": depth, "exploration": 50.0}
+        ours = POUCT(domains.tiger(), bonus="ucb1", rng=arguments.seed, **options)  # type: ignore[arg-type]
+        rival = pomdp_py.POUCT(
+            max_depth=depth,
+            num_sims=arguments.simulations,
+            exploration_const=50.0,
+            discount_factor=1.0,
+            rollout_policy=TigerProblem.create().agent.policy_model,
+        )
+        ours.action()  # compiles
+        mine, theirs = [], []
+        for _ in range(arguments.searches):
+            ours.reset()
+            mine.append(_milliseconds(ours.action))
+            agent = TigerProblem.create().agent
+            theirs.append(_milliseconds(lambda agent=agent: rival.plan(agent)))
+        ratio = median(theirs) / median(mine)
+        row = [
+            str(depth),
+            f"{median(mine):.3f}",
+            f"{median(theirs):.1f}",
+            f"{ratio:.0f}",
+            _verdict(ratio >= 50),
+        ]
+        rows.append(row)
+    _table(
+        f"One search on Tiger, {arguments.simulations} simulations, median of {arguments.searches}",
+        ["depth", "unlatch ms", "pomdp_py ms", "times faster", ">= 50"],
+        rows,
+    )
+
+
+def size(arguments: argparse.Namespace) -> None:
+    """A million simulations, deep, with a small cap on nodes."""
+    rows = []
+    for name, depth, cap in (("tiger", 10, 100_000), ("tmaze", 20, 100_000), ("tmaze", 20, 1_000_000)):
+        model, reward = _domain(name)
+        planner = POUCT(model, reward, simulations=1_000_000, depth=depth, max_nodes=cap, rng=arguments.seed)
+        before = _megabytes()
+        begun = time.perf_counter()
+        result = planner.search()
+        seconds = time.perf_counter() - begun
+        grown = _megabytes() - before
+        rows.append(
+            [
+                name,
+                str(depth),
+                str(cap),
+                str(result.nodes),
+                _verdict(result.nodes <= cap),
+                f"{grown:.0f}",
+                f"{seconds:.1f}",
+            ]
+        )
+    _table(
+        "A million simulations",
+        ["domain", "depth", "node cap", "nodes", "within", "peak MB grown", "seconds"],
+        rows,
+    )
+
+
+def _domain(name: str) -> tuple[POMDP, Reward | None]:
+    make, reward = DOMAINS[name]
+    return make(), reward
+
+
+def _play(
+    model: POMDP, planner: POUCT | ExactPlanner, reward: Reward | None, arguments: argparse.Namespace
+) -> Episodes:
+    return run_episodes(
+        model, planner, episodes=arguments.episodes, steps=STEPS, reward=reward, rng=arguments.seed + 1
+    )
+
+
+def _search(
+    name: str, arguments: argparse.Namespace, simulations: int, **options: float
+) -> tuple[Episodes, float]:
+    model, reward = _domain(name)
+    planner = POUCT(model, reward, simulations=simulations, rng=arguments.seed, **options)  # type: ignore[arg-type]
+    begun = time.perf_counter()
+    played = _play(model, planner, reward, arguments)
+    return played, time.perf_counter() - begun
+
+
+def _share_of_goal(name: str, played: Episodes) -> str:
+    if "middle" not in played.state_names:
+        return ""
+    return f"{played.share_of_time[played.state_names.index('middle')]:.2f}"
+
+
+def _shown(played: Episodes) -> str:
+    return f"{played.mean:.2f} ± {played.standard_error:.2f}"
+
+
+def _spread(played: Episodes) -> str:
+    return f"{played.standard_deviation:.1f}"
+
+
+def _verdict(met: bool) -> str:
+    return "ok" if met else "MISSED"
+
+
+def _milliseconds(call: Callable[[], object]) -> float:
+    begun = time.perf_counter()
+    call()
+    return 1e3 * (time.perf_counter() - begun)
+
+
+def _megabytes() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    widths = [max(len(line[i]) for line in (header, *rows)) for i in range(len(header))]
+    print(title)
+    for line in (header, ["-" * width for width in widths], *rows):
+        print("  " + "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+
+
+if __name__ == "__main__":
+    main()

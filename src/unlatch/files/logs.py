@@ -1,0 +1,244 @@
+"""Logs as delimited text: one row a step, the action first, then the observation that followed it.
+
+Symbols are text and stay as they are: ``NA``, ``01`` and ``1e5`` are names like any other. What cannot be
+read without guessing is refused, with the line and a remedy.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Literal, get_args
+
+import numpy as np
+
+from unlatch.arrays import Ints
+from unlatch.core.alphabet import checked_name, refuse_continuous, sorted_names
+from unlatch.core.diagnostics import Diagnostics
+from unlatch.core.progress import report
+from unlatch.core.trajectory import Trajectory, format_reward
+from unlatch.errors import DataError, UsageError
+from unlatch.files.atomic import PathLike, atomic_writer, reading
+from unlatch.files.columns import Roles, checked_delimiter, checked_roles, first_block, read_columns
+from unlatch.files.text import checked_encoding, utf8_blocks
+
+if TYPE_CHECKING:
+    from unlatch.files.steps import StepReader
+
+__all__ = ["Missing", "read_log", "write_log"]
+
+Missing = Literal["refuse", "split"]
+
+_STEPS_PER_CHUNK = 1 << 18
+_NEEDS_QUOTES = (",", '"', "\n", "\r")
+_READ_AS_FORMULA = ("=", "+", "-", "@")
+
+
+def read_log(
+    path: PathLike,
+    *,
+    action: str = "action",
+    observation: str = "observation",
+    reward: str | None = "reward",
+    episode: str | None = "episode",
+    header: bool = True,
+    delimiter: str = ",",
+    encoding: str = "utf-8",
+    missing: Missing = "refuse",
+    strict: bool = False,
+) -> Trajectory:
+    """Read a log from a delimited text file (RFC 4180), in one pass and little more memory than the result.
+
+    Parameters
+    ----------
+    path : path of an ordinary file
+    action, observation : str
+        Names of the columns with the action and the observation that followed it.
+    reward, episode : str or None
+        Names of the columns with the reward and the episode, if there are any; None ignores a column that
+        is there. An episode begins where the text in its column changes.
+    header : bool
+        Whether the first row names the columns. If not, they are action, observation, reward, episode, in
+        this order, of which the last two may be absent.
+    delimiter, encoding : str
+    missing : "refuse" or "split"
+        What a row without action or observation, or a blank line between rows, means: an error, or that
+        the steps after it are a new episode.
+    strict : bool
+        Refuse a last row without a line end. Otherwise it is taken for cut off: dropped, and noted in the
+        log's diagnostics as ``truncated_tail``.
+
+    Returns
+    -------
+    Trajectory
+        Symbols in sorted order (`sorted_names`); what was noticed on the way is in its ``diagnostics``.
+    """
+    if missing not in get_args(Missing):
+        raise UsageError(f"missing must be 'refuse' or 'split', got {missing!r}")
+    roles = checked_roles(action, observation, reward, episode)
+    separator, codec = checked_delimiter(delimiter), checked_encoding(encoding)
+    where = os.fsdecode(path)
+    with reading(path) as (handle, size):
+        blocks = utf8_blocks(handle, size, codec, where)
+        steps = _read_steps(blocks, roles, header, separator, where)
+    notes = _findings(steps, missing, strict)
+    return _trajectory(steps, notes)
+
+
+def _read_steps(
+    blocks: Iterator[bytes], roles: Roles, header: bool, delimiter: str, where: str
+) -> StepReader:
+    from unlatch.files.steps import StepReader
+
+    first = first_block(blocks)
+    columns, start, line = read_columns(first, roles, header, delimiter, where)
+    steps = StepReader(columns, delimiter, line, where)
+    steps.read(chain([first[start:]], blocks))
+    return steps
+
+
+def _findings(steps: StepReader, missing: Missing, strict: bool) -> Diagnostics:
+    """Refuse what may not be passed over; note what may."""
+    notes = steps.columns.diagnostics
+    if steps.truncated_line is not None:
+        line, where = steps.truncated_line, steps.where
+        if strict:
+            raise DataError(
+                f"{where}, line {line}: no line end; the file was cut off: complete the row and end it with a "
+                "newline, or remove it"
+            )
+        notes = notes.noting(
+            "truncated_tail", f"line {line} has no line end and was dropped as cut off", steps=1, line=line
+        )
+    gaps = steps.gaps
+    if gaps.rows:
+        column = steps.columns.names[gaps.column]
+        first = f"an empty cell in column {column!r}" if gaps.column >= 0 else "a blank line"
+        if missing == "refuse":
+            raise DataError(
+                f"{steps.where}, line {gaps.line}: {first}; {gaps.rows} rows lack action or observation; "
+                "complete them, or let a new episode begin after each with --missing split"
+            )
+        notes = notes.noting(
+            "missing_split",
+            f"{gaps.rows} incomplete rows were taken for ends of episodes",
+            rows=gaps.rows,
+            line=gaps.line,
+        )
+    return notes
+
+
+def _trajectory(steps: StepReader, notes: Diagnostics) -> Trajectory:
+    if steps.steps == 0:
+        cut = "; its only row has no line end" if steps.truncated_line is not None else ""
+        raise DataError(f"{steps.where}: 0 steps{cut}")
+    coded = []
+    for column in (0, 1):
+        name = steps.columns.names[column]
+        tokens, lines = steps.table.tokens(column)
+        refuse_continuous(f"{steps.where}, column {name!r}", len(tokens), steps.steps)
+        names = _checked_alphabet(tokens, lines, name, steps.where)
+        notes = _noting_variants(notes, names, name)
+        ordered = sorted_names(names)
+        rank = {symbol: i for i, symbol in enumerate(ordered)}
+        coded.append((steps.codes(column, np.array([rank[symbol] for symbol in names])), tuple(ordered)))
+    (actions, action_names), (observations, observation_names) = coded
+    return Trajectory(
+        actions=actions,
+        observations=observations,
+        action_names=action_names,
+        observation_names=observation_names,
+        rewards=steps.rewards(),
+        episode_starts=steps.episode_starts(),
+        diagnostics=notes,
+    )
+
+
+def _checked_alphabet(tokens: Sequence[str], lines: Sequence[int], column: str, where: str) -> list[str]:
+    """The tokens as names, in their order; two that only look different are refused."""
+    first: dict[str, int] = {}
+    for token, line in zip(tokens, lines, strict=True):
+        name = checked_name(f"{where}, line {line}, column {column!r}", token)
+        if name in first:
+            raise DataError(
+                f"{where}, column {column!r}: {name!r} is spelled with different code points on lines "
+                f"{first[name]} and {line}; they look alike, so spell it one way (Unicode NFC)"
+            )
+        first[name] = line
+    return list(first)
+
+
+def _noting_variants(notes: Diagnostics, names: Sequence[str], column: str) -> Diagnostics:
+    """Names that differ only by blanks or case stay apart, but are often a slip of the pen."""
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault("".join(name.split()).casefold(), []).append(name)
+    alike = [sorted(group) for group in groups.values() if len(group) > 1]
+    if not alike:
+        return notes
+    shown = "; ".join(" and ".join(map(repr, group)) for group in alike[:5])
+    return notes.noting(
+        "similar_names",
+        f"column {column!r}: kept apart though they differ only by blanks or case: {shown}",
+        column=column,
+        groups=alike,
+    )
+
+
+def write_log(path: PathLike, log: Trajectory) -> None:
+    """Write a log so that `read_log` gives it back, but for symbols that never occur; whole or not at all.
+
+    Columns are action and observation, then reward if the log has rewards and episode (0, 1, ...) if it has
+    more than one. Names that a spreadsheet would take for a formula are quoted.
+    """
+    if len(log) == 0:
+        raise DataError(f"{os.fsdecode(path)}: a log of 0 steps cannot be written")
+    header = ["action", "observation"]
+    header += ["reward"] if log.rewards is not None else []
+    header += ["episode"] if log.n_episodes > 1 else []
+    with atomic_writer(path) as handle:
+        handle.write(",".join(header).encode() + b"\n")
+        for begin in range(0, len(log), _STEPS_PER_CHUNK):
+            stop = min(begin + _STEPS_PER_CHUNK, len(log))
+            handle.write(_rows(log, begin, stop))
+            report("writing", stop, len(log))
+
+
+def _rows(log: Trajectory, begin: int, stop: int) -> memoryview:
+    """The text of some steps: every cell is looked up among few texts, then all are joined at once."""
+    from unlatch.kernels.text import join_cells
+
+    columns = [
+        (log.actions[begin:stop], [_quoted(name) for name in log.action_names]),
+        (log.observations[begin:stop], [_quoted(name) for name in log.observation_names]),
+    ]
+    if log.rewards is not None:  # told apart by their bits, so that 0 and -0 stay what they are
+        bits, codes = np.unique(log.rewards[begin:stop].view(np.int64), return_inverse=True)
+        columns.append((codes, [format_reward(value) for value in bits.view(np.float64).tolist()]))
+    if log.n_episodes > 1:
+        numbers = np.searchsorted(log.episode_starts, np.arange(begin, stop), side="right") - 1
+        columns.append((numbers - numbers[0], [str(i) for i in range(numbers[0], numbers[-1] + 1)]))
+    cells, texts = _joined_columns(columns)
+    arena = np.frombuffer(b"".join(texts), dtype=np.uint8)
+    lengths = np.array([len(text) for text in texts])
+    out = np.empty(int(lengths[cells].sum()), dtype=np.uint8)
+    join_cells(cells, arena, np.append(0, np.cumsum(lengths)), out)
+    return out.data
+
+
+def _joined_columns(columns: Sequence[tuple[Ints, list[str]]]) -> tuple[Ints, list[bytes]]:
+    """One numbering for the texts of all columns, each followed by the comma or line end that it needs."""
+    texts: list[bytes] = []
+    cells = np.empty((len(columns[0][0]), len(columns)), dtype=np.int64)
+    for i, (codes, names) in enumerate(columns):
+        cells[:, i] = codes + len(texts)
+        end = "\n" if i == len(columns) - 1 else ","
+        texts += [(name + end).encode() for name in names]
+    return cells, texts
+
+
+def _quoted(name: str) -> str:
+    if name.startswith(_READ_AS_FORMULA) or any(c in name for c in _NEEDS_QUOTES):
+        return '"' + name.replace('"', '""') + '"'
+    return name

@@ -1,0 +1,308 @@
+"""The steps of a delimited file, block by block: only codes and rewards are kept, never the text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unlatch.arrays import Floats, Ints
+from unlatch.core.alphabet import MAX_SYMBOLS, refuse_continuous
+from unlatch.core.checks import MAX_NAME_BYTES
+from unlatch.errors import DataError
+from unlatch.files.columns import MAX_ROW_BYTES, Columns
+from unlatch.kernels import text
+
+__all__ = ["ACTION", "EPISODE", "OBSERVATION", "REWARD", "StepReader", "SymbolTable"]
+
+Bytes = NDArray[np.uint8]
+Bounds = NDArray[np.int32]
+Codes = NDArray[np.unsignedinteger[Any]]
+
+ACTION, OBSERVATION, REWARD, EPISODE = range(4)
+
+_ROWS_PER_CALL = 1 << 16
+"""So few that the positions of their cells stay in the processor's cache."""
+
+_MAX_CELL_BYTES = 4 * MAX_NAME_BYTES
+"""Longest cell that is looked at: composing its characters (NFC) may still bring it below the limit."""
+
+_CODE = np.min_scalar_type(MAX_SYMBOLS)
+_NUMBER = re.compile(rb"[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?")
+
+_WRONG_ROWS = {
+    text.NUL: "a NUL byte; the file is damaged, or it is UTF-16: then --encoding utf-16",
+    text.AFTER_QUOTE: "text after a closing quote; inside quotes, write a quote twice",
+    text.IN_QUOTE: "a quote is opened in this row and never closed",
+    text.LONG_ROW: f"a row longer than {MAX_ROW_BYTES} bytes: a quote that is never closed, or not a table",
+}
+
+
+class SymbolTable:
+    """The distinct cells of all columns, numbered as they appear."""
+
+    def __init__(self) -> None:
+        self._counts = np.zeros(6, dtype=np.int64)
+        self._symbols = np.zeros((1 << 10, 6), dtype=np.int64)
+        self._arena = np.zeros(1 << 14, dtype=np.uint8)
+        self._slots = np.full(1 << 12, -1, dtype=np.int64)
+
+    def codes(
+        self, block: Bytes, starts: Bounds, ends: Bounds, lines: Ints, column: int, limit: int
+    ) -> tuple[Ints, bool]:
+        """The number of every cell, and whether the column's symbols stayed within ``limit``."""
+        codes = np.empty(len(starts), dtype=np.int64)
+        ended, done = text.FULL, 0
+        while True:
+            ended, done = text.intern_cells(
+                block,
+                starts,
+                ends,
+                lines,
+                column,
+                done,
+                limit,
+                self._slots,
+                self._symbols,
+                self._arena,
+                self._counts,
+                codes,
+            )
+            if ended != text.FULL:
+                return codes, ended == text.COMPLETE
+            self._enlarge()
+
+    def _enlarge(self) -> None:
+        self._symbols = np.concatenate([self._symbols, np.zeros_like(self._symbols)])
+        self._arena = np.concatenate([self._arena, np.zeros_like(self._arena)])
+        self._slots = np.full(2 * len(self._slots), -1, dtype=np.int64)
+        text.place_symbols(self._slots, self._symbols, self._counts[text.SYMBOLS])
+
+    def tokens(self, column: int) -> tuple[list[str], list[int]]:
+        """The symbols of a column in the order of their codes, and the line where each was first seen."""
+        known = self._symbols[: self._counts[text.SYMBOLS]]
+        rows = known[known[:, text.COLUMN] == column]
+        bounds = rows[:, [text.START, text.END]].tolist()
+        return [self._arena[a:b].tobytes().decode() for a, b in bounds], rows[:, text.SEEN_ON].tolist()
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The steps of one call: their codes, their rewards if there are any, and which begin an episode."""
+
+    actions: Codes
+    observations: Codes
+    rewards: Floats | None
+    episode_starts: Ints
+
+
+class _Gaps:
+    """Rows without action or observation, and blank lines between rows: where steps do not join.
+
+    ``rows`` counts them, ``line`` and ``column`` (-1: blank) are of the first, and ``open`` says that the
+    next step has none before it to join.
+    """
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.line = 0
+        self.column = -1
+        self.open = True
+        self._blank_rows = 0
+        self._blank_line = 0
+
+    def split(self, starts: Bounds, ends: Bounds, lines: Ints) -> tuple[Ints, NDArray[np.bool_]]:
+        """The complete rows, and which of them come after a gap."""
+        complete = (ends[ACTION] > starts[ACTION]) & (ends[OBSERVATION] > starts[OBSERVATION])
+        kept = np.flatnonzero(complete)
+        self._count(~complete, starts, ends, lines)
+        after = np.diff(kept, prepend=-1) > 1
+        if len(kept):
+            after[0] |= self.open
+        if len(complete):
+            self.open = not complete[-1]
+        return kept, after
+
+    def _count(self, incomplete: NDArray[np.bool_], starts: Bounds, ends: Bounds, lines: Ints) -> None:
+        """A blank line counts once a row follows it: at the end of a file it means nothing."""
+        filled = np.flatnonzero(starts[ACTION] >= 0)
+        last = int(filled[-1]) + 1 if len(filled) else 0
+        inside, trailing = np.flatnonzero(incomplete[:last]), lines[last:]
+        if last and self._blank_rows:
+            self._add(self._blank_rows, self._blank_line, -1)
+            self._blank_rows = 0
+        if len(inside):
+            first = inside[0]
+            empty = ACTION if ends[ACTION, first] == starts[ACTION, first] else OBSERVATION
+            self._add(len(inside), int(lines[first]), empty if starts[ACTION, first] >= 0 else -1)
+        if len(trailing):
+            self._blank_line = self._blank_line if self._blank_rows else int(trailing[0])
+            self._blank_rows += len(trailing)
+
+    def _add(self, rows: int, line: int, column: int) -> None:
+        if self.rows == 0:
+            self.line, self.column = line, column
+        self.rows += rows
+
+
+class StepReader:
+    """Collects the steps of a file from its blocks. ``where`` is what messages call the file."""
+
+    def __init__(self, columns: Columns, delimiter: str, line: int, where: str) -> None:
+        self.columns = columns
+        self.where = where
+        self.table = SymbolTable()
+        self.gaps = _Gaps()
+        self.steps = 0
+        self.line = line
+        self.truncated_line: int | None = None
+        self._delimiter = ord(delimiter)
+        self._column_of = np.full(columns.fields, -1, dtype=np.int64)
+        for column, field in enumerate(columns.wanted):
+            if field >= 0:
+                self._column_of[field] = column
+        self._bounds = np.zeros((2, 4, _ROWS_PER_CALL), dtype=np.int32)
+        self._lines = np.zeros(_ROWS_PER_CALL, dtype=np.int64)
+        self._episode = -1
+        self._parts: list[_Part] = []
+
+    def read(self, blocks: Iterable[bytes]) -> None:
+        """Read to the end. A last row without a line end is dropped and its line remembered."""
+        rest = b""
+        for block in blocks:
+            _, rest = self._read_block(rest + block, final=False)
+            if len(rest) > MAX_ROW_BYTES:
+                raise self._wrong_row(text.LONG_ROW, 0)
+        ended, rest = self._read_block(rest, final=True)
+        if ended == text.IN_QUOTE:
+            raise self._wrong_row(ended, 0)
+        if rest:
+            self.truncated_line = self.line
+
+    def codes(self, column: int, table: Ints) -> Ints:
+        """The codes of the actions or observations, each replaced by its entry in ``table``."""
+        result = np.empty(self.steps, dtype=np.int64)
+        done = 0
+        for part in self._parts:
+            codes = part.actions if column == ACTION else part.observations
+            np.take(table, codes, out=result[done : done + len(codes)])
+            done += len(codes)
+        return result
+
+    def rewards(self) -> Floats | None:
+        rewards = [part.rewards for part in self._parts if part.rewards is not None]
+        return np.concatenate(rewards) if rewards else None
+
+    def episode_starts(self) -> Ints:
+        return np.concatenate([part.episode_starts for part in self._parts])
+
+    def _read_block(self, block: bytes, *, final: bool) -> tuple[int, bytes]:
+        """Take the whole rows of ``block``; gives back how it ended and the bytes of a partial row."""
+        data = np.frombuffer(bytearray(block), dtype=np.uint8)
+        position, ended = 0, text.COMPLETE
+        while position < len(block) and ended == text.COMPLETE:
+            ended, position, line, rows, fields, doubled = text.find_rows(
+                data,
+                position,
+                self.line,
+                final,
+                self._delimiter,
+                MAX_ROW_BYTES,
+                self._column_of,
+                self._bounds[0],
+                self._bounds[1],
+                self._lines,
+            )
+            self._take(data, rows, doubled > 0)
+            self.line = line
+        if ended not in (text.COMPLETE, text.PARTIAL, text.IN_QUOTE):
+            raise self._wrong_row(ended, fields)
+        return ended, block[position:]
+
+    def _take(self, block: Bytes, rows: int, doubled: bool) -> None:
+        """Keep the steps of the rows whose cells have been found."""
+        starts, ends = self._bounds[:, :, :rows]
+        kept, after_gap = self.gaps.split(starts, ends, self._lines[:rows])
+        if len(kept) < rows:
+            starts, ends = starts[:, kept], ends[:, kept]
+        lines = self._lines[kept]
+        used = [column for column in range(4) if self.columns.wanted[column] >= 0]
+        if doubled:
+            for column in used:
+                text.unquote(block, starts[column], ends[column])
+        cells = {column: (block, starts[column], ends[column], lines) for column in used}
+        actions = self._symbols(*cells[ACTION], ACTION).astype(_CODE)
+        observations = self._symbols(*cells[OBSERVATION], OBSERVATION).astype(_CODE)
+        rewards = self._numbers(*cells[REWARD]) if REWARD in cells else None
+        if EPISODE in cells:
+            after_gap |= self._new_episodes(*cells[EPISODE])
+        self._parts.append(_Part(actions, observations, rewards, np.flatnonzero(after_gap) + self.steps))
+        self.steps += len(kept)
+
+    def _symbols(self, block: Bytes, starts: Bounds, ends: Bounds, lines: Ints, column: int) -> Ints:
+        long = np.flatnonzero(ends - starts > _MAX_CELL_BYTES)
+        if len(long):
+            raise DataError(
+                f"{self._place(int(lines[long[0]]), column)}: a symbol longer than {MAX_NAME_BYTES} bytes; "
+                "give it a shorter name"
+            )
+        limit = np.iinfo(np.int64).max if column == EPISODE else MAX_SYMBOLS
+        codes, within = self.table.codes(block, starts, ends, lines, column, limit)
+        if not within:
+            name = self.columns.names[column]
+            refuse_continuous(f"{self.where}, column {name!r}", limit + 1, self.steps + len(codes))
+        return codes
+
+    def _new_episodes(self, block: Bytes, starts: Bounds, ends: Bounds, lines: Ints) -> NDArray[np.bool_]:
+        """Which steps begin an episode. Codes rise as they appear, so a lower one had been left before."""
+        codes = self._symbols(block, starts, ends, lines, EPISODE)
+        rise = np.diff(codes, prepend=self._episode)
+        back = np.flatnonzero(rise < 0)
+        if len(back):
+            raise DataError(
+                f"{self._place(int(lines[back[0]]), EPISODE)}: an episode that had ended goes on; "
+                "sort the rows by episode"
+            )
+        self._episode = int(codes[-1]) if len(codes) else self._episode
+        return rise > 0
+
+    def _numbers(self, block: Bytes, starts: Bounds, ends: Bounds, lines: Ints) -> Floats:
+        values = np.empty(len(starts))
+        exact = np.empty(len(starts), dtype=np.bool_)
+        text.read_decimals(block, starts, ends, values, exact)
+        left = np.flatnonzero(~exact)
+        if len(left):
+            raw = block.tobytes()
+            cells = [raw[a:b] for a, b in zip(starts[left].tolist(), ends[left].tolist(), strict=True)]
+            values[left] = [_number(cell) for cell in cells]
+            wrong = np.flatnonzero(~np.isfinite(values[left]))
+            if len(wrong):
+                shown = cells[wrong[0]][:40].decode(errors="replace")
+                raise DataError(
+                    f"{self._place(int(lines[left[wrong[0]]]), REWARD)}: {shown!r} is not a finite number; "
+                    "correct it, or leave the rewards out with --ignore-reward (reward=None)"
+                )
+        return values
+
+    def _place(self, line: int, column: int) -> str:
+        return f"{self.where}, line {line}, column {self.columns.names[column]!r}"
+
+    def _wrong_row(self, ended: int, fields: int) -> DataError:
+        """What is wrong with the row that begins at the current line."""
+        if ended == text.RAGGED:
+            wrong = (
+                f"{fields} fields where the first row has {self.columns.fields}; put a cell that holds the "
+                "delimiter in quotes"
+            )
+        else:
+            wrong = _WRONG_ROWS[ended]
+        return DataError(f"{self.where}, line {self.line}: {wrong}")
+
+
+def _number(cell: bytes) -> float:
+    """A number that is too long for the kernel; not a number, if it is none."""
+    return float(cell) if len(cell) <= _MAX_CELL_BYTES and _NUMBER.fullmatch(cell) else float("nan")

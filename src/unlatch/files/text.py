@@ -1,0 +1,79 @@
+"""Text files of any encoding as blocks of UTF-8 bytes, so that the kernels know one encoding only."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from unlatch.core.progress import report
+from unlatch.errors import DataError, UsageError
+
+__all__ = ["checked_encoding", "utf8_blocks"]
+
+_BLOCK_BYTES = 1 << 22
+
+_FOREIGN = (
+    (b"\x1f\x8b", "compressed by gzip; decompress it first"),
+    (b"PK\x03\x04", "a zip archive; extract it first"),
+    (b"\x28\xb5\x2f\xfd", "compressed by zstd; decompress it first"),
+    (b"\xfd7zXZ\x00", "compressed by xz; decompress it first"),
+    (b"PAR1\x15", "a Parquet file; export it as CSV first"),
+    (b"\x93NUMPY", "a NumPy array; pass its columns to Trajectory(...) instead"),
+)
+
+
+def checked_encoding(encoding: str) -> str:
+    """The canonical name of a text encoding that Python knows."""
+    try:
+        "".encode(encoding)
+        codecs.getincrementaldecoder(encoding)
+        return codecs.lookup(encoding).name
+    except (LookupError, UnicodeError, ValueError):
+        raise UsageError(f"unknown encoding {encoding!r}; try utf-8, latin-1 or utf-16") from None
+
+
+def utf8_blocks(handle: BinaryIO, size: int, encoding: str, where: str) -> Iterator[bytes]:
+    """The first ``size`` bytes of ``handle`` as UTF-8, a few MiB at a time, without a byte order mark.
+
+    A character that the end of the file cuts short leaves some bytes or a replacement character, so that
+    its line is seen to be truncated.
+    """
+    decoder = codecs.getincrementaldecoder(encoding)()
+    done = 0
+    while done < size and (raw := handle.read(min(_BLOCK_BYTES, size - done))):
+        if done == 0:
+            _refuse_foreign(raw, where)
+        block = _converted(raw, done, decoder, encoding, where)
+        yield block.removeprefix(codecs.BOM_UTF8) if done == 0 else block
+        done += len(raw)
+        report("reading", done, size)
+    if encoding != "utf-8" and decoder.getstate()[0]:
+        yield "\ufffd".encode()
+
+
+def _converted(raw: bytes, done: int, decoder: codecs.IncrementalDecoder, encoding: str, where: str) -> bytes:
+    pending = len(decoder.getstate()[0])
+    if encoding == "utf-8" and not pending and raw.isascii():
+        return raw
+    try:
+        text = decoder.decode(raw)
+        return raw if encoding == "utf-8" else text.encode()
+    except UnicodeError as error:
+        start = getattr(error, "start", 0)
+        raise DataError(
+            f"{where}: byte {done - pending + start} is not {encoding}; {_encoding_hint(raw, encoding)}"
+        ) from None
+
+
+def _encoding_hint(raw: bytes, encoding: str) -> str:
+    if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "the file begins like UTF-16: --encoding utf-16"
+    guess = "latin-1" if encoding == "utf-8" else "utf-8"
+    return f"name the encoding that it was written in, for example --encoding {guess}"
+
+
+def _refuse_foreign(raw: bytes, where: str) -> None:
+    for magic, remedy in _FOREIGN:
+        if raw.startswith(magic):
+            raise DataError(f"{where}: not a table of text but {remedy}")

@@ -1,0 +1,663 @@
+"""Logs: every symbol as it stands in the file, or an error that says where and what to do."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from unlatch import Trajectory, domains, read_log, simulate, write_log
+from unlatch.core.progress import listening
+from unlatch.errors import DataError, ResourceLimitError, StorageError, UnlatchError, UsageError
+from unlatch.files import columns, steps, text
+
+PANDAS_MISSING = [
+    "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A",
+    "NA", "NULL", "NaN", "None", "n/a", "nan", "null",
+]  # fmt: skip
+VERBATIM = [
+    *PANDAS_MISSING,
+    "true",
+    "False",
+    "1e5",
+    "01",
+    "1",
+    "1.0",
+    "-1",
+    "9007199254740993",
+    "2.5",
+    " ",
+    "x y",
+]
+
+
+def pairs(log: Trajectory) -> list[tuple[str, str]]:
+    return [
+        (log.action_names[a], log.observation_names[o])
+        for a, o in zip(log.actions.tolist(), log.observations.tolist(), strict=True)
+    ]
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Any:
+    """Write some bytes or text to a file and read it as a log."""
+
+    def reader(content: bytes | str, **options: Any) -> Trajectory:
+        path = tmp_path / "log.csv"
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return read_log(path, **options)
+
+    return reader
+
+
+def refusal(read: Any, content: bytes | str, error: type[UnlatchError] = DataError, **options: Any) -> str:
+    with pytest.raises(error) as caught:
+        read(content, **options)
+    assert type(caught.value) is error
+    assert "log.csv" in str(caught.value)
+    return str(caught.value)
+
+
+def test_columns_are_found_by_name_in_any_order(read: Any) -> None:
+    log = read("time,observation,reward,action\n0,dark,1.5,go\n1,light,-2,stay\n2,dark,1.5,go\n")
+    assert pairs(log) == [("go", "dark"), ("stay", "light"), ("go", "dark")]
+    assert log.rewards.tolist() == [1.5, -2.0, 1.5]
+    assert log.n_episodes == 1
+    assert log.diagnostics["ignored_columns"].details == {"columns": ["time"]}
+    assert len(log.diagnostics) == 1
+
+
+def test_other_names_of_columns(read: Any) -> None:
+    log = read("a,o,r,e\nx,y,1,2\n", action="a", observation="o", reward="r", episode="e")
+    assert pairs(log) == [("x", "y")]
+    assert log.rewards.tolist() == [1.0]
+    assert len(log.diagnostics) == 0
+
+
+@pytest.mark.parametrize("option", ["reward", "episode"])
+def test_named_column_that_is_absent(read: Any, option: str) -> None:
+    assert "no column 'r'" in refusal(read, "action,observation\nx,y\n", **{option: "r"})
+
+
+def test_columns_by_position(read: Any) -> None:
+    assert pairs(read("x,y\nz,w\n", header=False)) == [("x", "y"), ("z", "w")]
+    log = read("x,y,1,a\nz,w,2,b\n", header=False)
+    assert log.rewards.tolist() == [1.0, 2.0]
+    assert log.episode_starts.tolist() == [0, 1]
+    assert read("x,y,bad\n", header=False, reward=None).rewards is None
+    assert "5 columns without a header" in refusal(read, "1,2,3,4,5\n", header=False)
+
+
+def test_header_taken_for_a_step_is_noted(read: Any) -> None:
+    log = read("action,observation\nx,y\n", header=False)
+    assert len(log) == 2
+    assert "header_like_row" in log.diagnostics
+
+
+def test_names_are_sorted_numbers_by_value(read: Any) -> None:
+    log = read("action,observation\n10,b\n9,a\n")
+    assert log.action_names == ("9", "10")
+    assert log.observation_names == ("a", "b")
+    assert pairs(log) == [("10", "b"), ("9", "a")]
+
+
+# ---------------------------------------------------------------- A1 to A4: hardly any data
+
+
+@pytest.mark.parametrize("content", [b"", b"\n\n", b"\r\n", b"\xef\xbb\xbf"])
+def test_a1_empty_file(read: Any, content: bytes) -> None:
+    assert refusal(read, content).endswith("no data")
+
+
+@pytest.mark.parametrize(
+    "content", ["action,observation\n", "action,observation", "action,observation\n\n\n"]
+)
+def test_a2_header_only(read: Any, content: str) -> None:
+    assert "0 steps" in refusal(read, content)
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_a3_few_steps_can_be_read(read: Any, steps: int) -> None:
+    assert len(read("action,observation\n" + "x,y\n" * steps)) == steps
+
+
+# ---------------------------------------------------------------- A6, A7: missing cells, rewards
+
+
+@pytest.mark.parametrize(
+    ("rows", "line", "count", "what"),
+    [
+        ("x,y\n,y\nx,y\n,\n", 3, 2, "an empty cell in column 'action'"),
+        ('x,y\nx,""\nx,y\n', 3, 1, "an empty cell in column 'observation'"),
+        ("x,y\n\nx,y\n", 3, 1, "a blank line"),
+        ("x,y\n\n\nx,\nx,y\n", 3, 3, "a blank line"),
+    ],
+)
+def test_a6_missing_cells(read: Any, rows: str, line: int, count: int, what: str) -> None:
+    message = refusal(read, "action,observation\n" + rows)
+    assert f"line {line}: {what}; {count} rows lack" in message
+    assert "--missing split" in message
+    log = read("action,observation\n" + rows, missing="split")
+    assert log.n_episodes > 1 or len(log) == 1 or rows.endswith(",\n")
+    assert log.diagnostics["missing_split"].details == {"rows": count, "line": line}
+
+
+def test_a6_split_begins_an_episode_after_every_gap(read: Any) -> None:
+    log = read("action,observation\n,\n1,a\n2,a\n,a\n\n3,a\n4,a\n5,\n", missing="split")
+    assert [a for a, _ in pairs(log)] == ["1", "2", "3", "4"]
+    assert log.episode_starts.tolist() == [0, 2]
+    assert log.diagnostics["missing_split"].details["rows"] == 4
+
+
+def test_a6_cells_of_an_incomplete_row_are_not_read(read: Any) -> None:
+    log = read("action,observation,reward,episode\na,b,1,e\n,,,\na,b,2,e\n", missing="split")
+    assert log.rewards.tolist() == [1.0, 2.0]
+    assert log.episode_starts.tolist() == [0, 1]
+
+
+def test_a6_unknown_treatment_of_missing_cells(read: Any) -> None:
+    with pytest.raises(UsageError, match="'refuse' or 'split'"):
+        read("action,observation\nx,y\n", missing="drop")
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "nan",
+        "NaN",
+        "inf",
+        "-inf",
+        "1e999",
+        "",
+        "x",
+        "1_000",
+        "١",
+        "0x10",
+        " 1",
+        "1,5",
+        "--1",
+        "1e",
+        "9" * 2000,
+    ],
+)
+def test_a7_reward_that_is_no_finite_number(read: Any, cell: str) -> None:
+    content = f'action,observation,reward\nx,y,1\nx,y,"{cell}"\n'
+    message = refusal(read, content)
+    assert "line 3, column 'reward'" in message
+    assert "--ignore-reward (reward=None)" in message
+    log = read(content, reward=None)
+    assert log.rewards is None
+    assert log.diagnostics["ignored_columns"].details == {"columns": ["reward"]}
+
+
+def test_rewards_are_the_nearest_floats(read: Any) -> None:
+    cells = [
+        "0.1",
+        "-0",
+        "1e-300",
+        "12345678901234567890",
+        "0.30000000000000004",
+        ".5",
+        "5.",
+        "+1E2",
+        "1e22",
+        "1e23",
+    ]
+    log = read("action,observation,reward\n" + "".join(f"x,y,{cell}\n" for cell in cells))
+    assert [repr(r) for r in log.rewards.tolist()] == [repr(float(cell)) for cell in cells]
+
+
+# ---------------------------------------------------------------- A8 to A18: symbols
+
+
+@pytest.mark.parametrize("symbol", VERBATIM)
+def test_a8_to_a13_symbols_are_kept_verbatim(read: Any, symbol: str) -> None:
+    log = read(f"action,observation\n{symbol},{symbol}\nleft,1\n7,left\n")
+    assert pairs(log) == [(symbol, symbol), ("left", "1"), ("7", "left")]
+
+
+@pytest.mark.parametrize("count", [10_001, 150_000])
+def test_a15_continuous_column(read: Any, count: int) -> None:
+    rows = "".join(f"go,{i}\n" for i in range(count))
+    message = refusal(read, "action,observation\n" + rows, ResourceLimitError)
+    assert "column 'observation' looks continuous: 10001 distinct values" in message
+
+
+def test_a15_continuous_column_of_a_short_file(read: Any) -> None:
+    rows = "".join(f"{i},go\n" for i in range(101))
+    assert "101 distinct values in 101 rows" in refusal(
+        read, "action,observation\n" + rows, ResourceLimitError
+    )
+
+
+@pytest.mark.parametrize(
+    "symbol", ["右", "🙂", "שלום", "e\u0301", "x" * 256, "a'b", "<b>", "../x", "😀" * 64]
+)
+def test_a17_names_in_any_script(read: Any, symbol: str) -> None:
+    (action, _) = pairs(read(f"action,observation\n{symbol},y\n"))[0]
+    assert action == ("é" if symbol == "e\u0301" else symbol)
+
+
+@pytest.mark.parametrize(
+    ("symbol", "message"),
+    [
+        ("a\tb", "control character"),
+        ("a\x1bb", "control character"),
+        ('"a\nb"', "control character"),
+        ("x" * 257, "longer than 256 bytes"),
+        ("x" * 10_240, "longer than 256 bytes"),
+        ("a\0b", "NUL byte"),
+    ],
+)
+def test_a17_names_that_are_refused(read: Any, symbol: str, message: str) -> None:
+    said = refusal(read, f"action,observation\nx,y\n{symbol},y\n")
+    assert message in said
+    assert "line 3" in said
+    assert "\x1b" not in said
+
+
+def test_a17_look_alikes(read: Any) -> None:
+    message = refusal(read, "action,observation\né,y\nx,y\ne\u0301,y\n")
+    assert "column 'action': 'é' is spelled with different code points on lines 2 and 4" in message
+
+
+def test_a18_blanks_and_case_stay_apart_and_are_noted(read: Any) -> None:
+    log = read("action,observation\nleft,a\nleft ,A\n left,b\nright,b\n")
+    assert log.action_names == (" left", "left", "left ", "right")
+    assert log.observation_names == ("A", "a", "b")
+    noted = [entry for entry in log.diagnostics if entry.name == "similar_names"]
+    assert [entry.details["groups"] for entry in noted] == [[[" left", "left", "left "]], [["A", "a"]]]
+
+
+# ---------------------------------------------------------------- A19 to A26: tables
+
+
+def test_a19_columns_of_one_name(read: Any) -> None:
+    message = refusal(read, "action,observation,x,observation,x\n1,2,3,4,5\n")
+    assert "more than one column is called 'observation', 'x'" in message
+
+
+def test_a20_header_missing(read: Any) -> None:
+    message = refusal(read, "left,dark\nright,light\n")
+    assert "'left', 'dark'" in message
+    assert "--no-header" in message
+    assert len(read("left,dark\nright,light\n", header=False)) == 2
+
+
+@pytest.mark.parametrize(
+    ("rows", "line", "fields"),
+    [
+        ("x,y,1\nx,y,1\n", 2, 3),
+        ("x,y\nx\n", 3, 1),
+        ("x,y\nx,y\nx,y,\n", 4, 3),
+        ('"x\n",y\nx,y,z\n', 4, 3),
+        ('x,y\n""\n', 3, 1),
+    ],
+)
+def test_a21_ragged_rows(read: Any, rows: str, line: int, fields: int) -> None:
+    message = refusal(read, "action,observation\n" + rows)
+    assert f"line {line}: {fields} fields where the first row has 2" in message
+
+
+PLAIN = "action,observation\nleft,a\nright,b\nleft,b\n"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        PLAIN.replace("\n", "\r\n").encode(),
+        PLAIN.replace("\n", "\r").encode(),
+        b"\xef\xbb\xbf" + PLAIN.encode(),
+        PLAIN.encode() + b"\n\n",
+        PLAIN.replace("\n", "\r\n").encode() + b"\r\n\r\n",
+        b"\n\n" + PLAIN.encode(),
+        PLAIN.replace("tion\n", "tion\n\n").encode(),
+        PLAIN.replace("left", '"left"').encode(),
+    ],
+)
+def test_a22_line_ends_and_marks(read: Any, content: bytes) -> None:
+    assert read(content) == read(PLAIN)
+    assert len(read(content).diagnostics) == 0
+
+
+def test_a22_lines_are_counted_alike(read: Any) -> None:
+    for end in ("\n", "\r\n", "\r"):
+        content = end.join(["", "action,observation", "", '"x', 'y",y', "bad"]) + end
+        assert "line 6: 1 fields" in refusal(read, content)
+
+
+@pytest.mark.parametrize(
+    ("content", "byte", "remedy"),
+    [
+        ("action,observation\nä,y\n".encode("latin-1"), 19, "--encoding latin-1"),
+        ("action,observation\nä,y\n".encode("utf-16"), 0, "--encoding utf-16"),
+        (b"action,observation\nx,y\n\xff\xfe,y\n", 23, "--encoding"),
+    ],
+)
+def test_a23_wrong_encoding(read: Any, content: bytes, byte: int, remedy: str) -> None:
+    message = refusal(read, content)
+    assert f"byte {byte} is not utf-8" in message
+    assert remedy in message
+
+
+@pytest.mark.parametrize(
+    "encoding", ["latin-1", "utf-16", "utf-16-le", "utf-8-sig", "cp1252", "UTF8", "utf-32"]
+)
+def test_a23_other_encodings(read: Any, encoding: str) -> None:
+    log = read("action,observation\nä,y\nö,ü\n".encode(encoding), encoding=encoding)
+    assert pairs(log) == [("ä", "y"), ("ö", "ü")]
+
+
+def test_a23_utf16_without_mark(read: Any) -> None:
+    assert "--encoding utf-16" in refusal(read, "action,observation\nx,y\n".encode("utf-16-le"))
+
+
+@pytest.mark.parametrize("encoding", ["klingon", "hex", "undefined", "rot13", ""])
+def test_a23_unknown_encoding(read: Any, encoding: str) -> None:
+    with pytest.raises(UsageError, match="unknown encoding"):
+        read(PLAIN, encoding=encoding)
+
+
+def test_a23_character_cut_by_a_block(read: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = "action,observation\n" + "ä🙂,ö\n" * 50
+    expected = read(content)
+    monkeypatch.setattr(text, "_BLOCK_BYTES", 64)
+    monkeypatch.setattr(columns, "MAX_ROW_BYTES", 40)
+    assert read(content) == expected
+    assert read(content.encode("utf-16"), encoding="utf-16") == expected
+    assert "byte 369" in refusal(read, content.encode()[:369] + b"\xff" + content.encode()[369:])
+
+
+@pytest.mark.parametrize(("delimiter", "spelled"), [(";", "';'"), ("\t", "'\\t'"), ("|", "'|'")])
+def test_a24_wrong_delimiter(read: Any, delimiter: str, spelled: str) -> None:
+    content = PLAIN.replace(",", delimiter)
+    message = refusal(read, content)
+    assert "1 column found" in message
+    assert f"--delimiter {spelled}" in message
+    assert read(content, delimiter=delimiter) == read(PLAIN)
+
+
+def test_a24_delimiters(read: Any) -> None:
+    assert read(PLAIN.replace(",", "\t"), delimiter="\\t") == read(PLAIN)
+    assert "--delimiter" in refusal(read, "nothing\nelse\n")
+    for delimiter in ("", ",,", '"', "\n", "§"):
+        with pytest.raises(UsageError, match="one ASCII character"):
+            read(PLAIN, delimiter=delimiter)
+
+
+def test_columns_must_differ(read: Any) -> None:
+    with pytest.raises(UsageError, match="a column each"):
+        read(PLAIN, action="x", observation="x")
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ('x,y\nx,"y\nx,y\n', "line 3: a quote is opened in this row and never closed"),
+        ('x,y\nx,"y"z\n', "line 3: text after a closing quote"),
+        ("x,y\nx,\0\n", "line 3: a NUL byte"),
+        ("x,y\n" + "x" * (1 << 20) + ",y\n", "line 3: a row longer than 1048576 bytes"),
+        ("x,y\n" + "x" * (1 << 23) + ",y\n", "line 3: a row longer than 1048576 bytes"),
+        ('x,y\n"' + "x,y\n" * (1 << 21), "line 3: a row longer than 1048576 bytes"),
+    ],
+)
+def test_a25_damaged_rows(read: Any, rows: str, message: str) -> None:
+    assert message in refusal(read, "action,observation\n" + rows)
+
+
+@pytest.mark.parametrize(
+    "header", ['"action,observation\nx,y\n', 'action,"observation"x\nx,y\n', "a" * (1 << 21)]
+)
+def test_a25_damaged_header(read: Any, header: str) -> None:
+    assert "line 1" in refusal(read, header)
+
+
+def test_a25_endless_header(read: Any) -> None:
+    names = ",".join(f"column{i}" for i in range(200_000))
+    assert "line 1: a row longer than 1048576 bytes" in refusal(read, f"action,observation,{names}\nx,y\n")
+    assert "more than one column is called ''" in refusal(read, "action,observation" + "," * 1_000_000 + "\n")
+
+
+@pytest.mark.parametrize("tail", ["11,2", "1", "11,", ",", '"11",2', '11,"2"', "x,y,z", "1,ä"])
+def test_a26_truncated_last_line(read: Any, tail: str) -> None:
+    content = "action,observation\n10,20\n11,21\n"
+    log = read((content + tail).encode())
+    assert log == read(content)
+    assert log.diagnostics["truncated_tail"].details == {"steps": 1, "line": 4}
+    message = refusal(read, content + tail, strict=True)
+    assert "line 4: no line end" in message
+    assert "truncated_tail" not in read(content, strict=True).diagnostics
+
+
+def test_a26_truncated_character(read: Any) -> None:
+    content = "action,observation\n10,20\n11,ä"
+    assert len(read(content.encode()[:-1])) == 1
+    assert "truncated_tail" in read(content.encode("utf-16")[:-1], encoding="utf-16").diagnostics
+    half = "action,observation\n10,20\n".encode("utf-16") + b"1"
+    assert "truncated_tail" in read(half, encoding="utf-16").diagnostics
+
+
+def test_a26_only_step_is_truncated(read: Any) -> None:
+    assert "0 steps; its only row has no line end" in refusal(read, "action,observation\n1,2")
+
+
+@pytest.mark.parametrize(
+    "magic",
+    [
+        b"\x1f\x8b\x08\x00",
+        b"PK\x03\x04\x14",
+        b"\x28\xb5\x2f\xfd",
+        b"PAR1\x15\x00",
+        b"\xfd7zXZ\x00",
+        b"\x93NUMPY\x01",
+    ],
+)
+def test_a31_other_kinds_of_file(read: Any, magic: bytes) -> None:
+    assert "not a table of text" in refusal(read, magic + bytes(50))
+
+
+# ---------------------------------------------------------------- episodes
+
+
+def test_episode_begins_where_its_column_changes(read: Any) -> None:
+    log = read('episode,action,observation\nb,1,x\nb,2,x\na,3,x\n,4,x\n"c""",5,x\n"c""",6,x\n')
+    assert log.episode_starts.tolist() == [0, 2, 3, 4]
+    assert read("episode,action,observation\nb,1,x\na,2,x\nb,3,x\n", episode=None).n_episodes == 1
+
+
+def test_episode_that_comes_back(read: Any) -> None:
+    message = refusal(read, "episode,action,observation\nb,1,x\na,2,x\na,3,x\nb,4,x\n")
+    assert "line 5, column 'episode': an episode that had ended goes on" in message
+
+
+def test_episodes_across_calls_and_blocks(read: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = "action,observation,reward,episode\n" + "".join(
+        f"a{i % 3},o{i % 5},{i / 8},e{i // 7}\n" for i in range(500)
+    )
+    expected = read(content)
+    assert expected.episode_starts.tolist() == list(range(0, 500, 7))
+    monkeypatch.setattr(steps, "_ROWS_PER_CALL", 10)
+    monkeypatch.setattr(text, "_BLOCK_BYTES", 256)
+    monkeypatch.setattr(columns, "MAX_ROW_BYTES", 40)
+    assert read(content) == expected
+    back = content + "a,o,1,e3\n"
+    assert "line 502" in refusal(read, back)
+
+
+def test_gaps_across_calls(read: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = "action,observation\n" + "x,y\n" * 3 + "\n" * 5 + "x,y\n" * 2 + ",y\n" * 4 + "x,y\n" + "\n" * 9
+    expected = read(content, missing="split")
+    assert expected.episode_starts.tolist() == [0, 3, 5]
+    assert expected.diagnostics["missing_split"].details == {"rows": 9, "line": 5}
+    for rows in (1, 2, 3, 4):
+        monkeypatch.setattr(steps, "_ROWS_PER_CALL", rows)
+        log = read(content, missing="split")
+        assert log == expected
+        assert log.diagnostics == expected.diagnostics
+
+
+# ---------------------------------------------------------------- A39, A40: storage
+
+
+def test_a39_file_that_grows_while_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text(PLAIN)
+
+    def append(stage: str, done: float, total: float) -> None:
+        with open(path, "a") as handle:
+            handle.write("left,a\n")
+
+    with listening(append), pytest.raises(StorageError, match=r"log\.csv: changed while reading"):
+        read_log(path)
+
+
+@pytest.mark.parametrize("kind", ["directory", "pipe", "device", "loop", "missing"])
+def test_a40_only_ordinary_files(tmp_path: Path, kind: str) -> None:
+    path = Path("/dev/zero") if kind == "device" else tmp_path / "log.csv"
+    if kind == "directory":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "loop":
+        path.symlink_to(path)
+    with pytest.raises(StorageError, match=str(path)):
+        read_log(path)
+
+
+def test_progress_is_reported_in_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text, "_BLOCK_BYTES", 16)
+    (tmp_path / "log.csv").write_text(PLAIN)
+    told: list[tuple[str, float, float]] = []
+    with listening(lambda *report: told.append(report)):
+        read_log(tmp_path / "log.csv")
+    assert told == [("reading", done, len(PLAIN)) for done in (16, 32, len(PLAIN))]
+
+
+# ---------------------------------------------------------------- twins and round trips
+
+CELLS = st.text(st.sampled_from("ab01 \",;'é🙂=-"), min_size=1, max_size=4)
+
+
+@given(
+    rows=st.lists(st.tuples(CELLS, CELLS, CELLS), min_size=1, max_size=12),
+    quoting=st.sampled_from([csv.QUOTE_ALL, csv.QUOTE_MINIMAL]),
+    end=st.sampled_from(["\n", "\r\n", "\r"]),
+    delimiter=st.sampled_from([",", ";", "\t"]),
+    block=st.integers(3, 40),
+    calls=st.integers(1, 5),
+)
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_agrees_with_the_csv_module(
+    tmp_path: Path,
+    rows: list[tuple[str, str, str]],
+    quoting: Any,
+    end: str,
+    delimiter: str,
+    block: int,
+    calls: int,
+) -> None:
+    out = io.StringIO(newline="")
+    writer = csv.writer(out, delimiter=delimiter, lineterminator=end, quoting=quoting)
+    writer.writerows([("observation", "other", "action"), *rows])
+    path = tmp_path / "log.csv"
+    path.write_bytes(out.getvalue().encode())
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(text, "_BLOCK_BYTES", block)
+        patched.setattr(columns, "MAX_ROW_BYTES", 40)  # else the first block takes it all
+        patched.setattr(steps, "_ROWS_PER_CALL", calls)
+        assert pairs(read_log(path, delimiter=delimiter)) == [(a, o) for o, _, a in rows]
+
+
+@given(data=st.binary(max_size=60), header=st.booleans(), at=st.integers(0, 80), split=st.booleans())
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_bytes_give_a_log_or_a_declared_error(
+    tmp_path: Path, data: bytes, header: bool, at: int, split: bool
+) -> None:
+    good = b'action,observation,reward,episode\nleft,"a ""b""",1,x\nright,b,-2.5,x\n'
+    path = tmp_path / "log.csv"
+    path.write_bytes(good[:at] + data + good[at:])
+    message = "a log"
+    try:
+        read_log(path, header=header, missing="split" if split else "refuse")
+    except UnlatchError as error:
+        message = str(error)
+    assert message == "a log" or "log.csv" in message
+
+
+NAMES = st.text(st.characters(exclude_categories=("Cc", "Cs")), min_size=1, max_size=6)
+
+
+@given(
+    symbols=st.lists(st.tuples(NAMES, NAMES), min_size=1, max_size=15),
+    rewards=st.one_of(
+        st.none(), st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=15, max_size=15)
+    ),
+    lengths=st.lists(st.integers(1, 5), min_size=1, max_size=15),
+    chunk=st.integers(1, 20),
+)
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_written_logs_read_back(
+    tmp_path: Path,
+    symbols: list[tuple[str, str]],
+    rewards: list[float] | None,
+    lengths: list[int],
+    chunk: int,
+) -> None:
+    starts = [s for s in np.cumsum([0, *lengths]).tolist() if s < len(symbols)]
+    actions, observations = ([pair[i] for pair in symbols] for i in (0, 1))
+    try:
+        log = Trajectory.from_symbols(
+            actions, observations, rewards=rewards and rewards[: len(symbols)], episode_starts=starts
+        )
+    except DataError:  # two names that Unicode takes for one
+        return
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("unlatch.files.logs._STEPS_PER_CHUNK", chunk)
+        write_log(tmp_path / "log.csv", log)
+    back = read_log(tmp_path / "log.csv", strict=True)
+    assert pairs(back) == pairs(log)
+    assert back.episode_starts.tolist() == log.episode_starts.tolist()
+    assert repr(back.rewards) == repr(log.rewards)
+
+
+def test_written_text(tmp_path: Path) -> None:
+    log = Trajectory.from_symbols(
+        ["=1+1", "go,go", '"'], ["-1", "a", "@"], rewards=[1, -0.5, 1e100], episode_starts=[0, 2]
+    )
+    write_log(tmp_path / "log.csv", log)
+    assert (tmp_path / "log.csv").read_bytes() == (
+        b'action,observation,reward,episode\n"=1+1","-1",1,0\n"go,go",a,-0.5,0\n"""","@",1e+100,1\n'
+    )
+    write_log(tmp_path / "log.csv", Trajectory([0, 1], [1, 0]))
+    assert (tmp_path / "log.csv").read_bytes() == b"action,observation\n0,1\n1,0\n"
+
+
+def test_zero_keeps_its_sign(tmp_path: Path) -> None:
+    write_log(tmp_path / "log.csv", Trajectory([0, 0, 0], [0, 0, 0], rewards=[0.0, -0.0, 0.0]))
+    rewards = read_log(tmp_path / "log.csv").rewards
+    assert rewards is not None
+    assert np.signbit(rewards).tolist() == [False, True, False]
+
+
+def test_simulated_log_reads_back(tmp_path: Path) -> None:
+    log = simulate(domains.tiger(), 3_000, episodes=4, rng=5)
+    write_log(tmp_path / "log.csv", log)
+    back = read_log(tmp_path / "log.csv")
+    assert len(back.diagnostics) == 0
+    assert pairs(back) == pairs(log)
+    assert np.array_equal(back.rewards, log.rewards)
+    assert np.array_equal(back.episode_starts, log.episode_starts)
+    assert domains.tiger().log_likelihood(back) == pytest.approx(domains.tiger().log_likelihood(log))
+
+
+def test_log_without_steps_is_not_written(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="0 steps"):
+        write_log(tmp_path / "log.csv", Trajectory([], []))
+    assert os.listdir(tmp_path) == []

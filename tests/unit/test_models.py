@@ -1,0 +1,483 @@
+"""Model files: every bit comes back, and whatever is wrong with a file is said."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import os
+import pickle
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import unlatch
+from unlatch import POMDP, Diagnostics, Partition, SavedModel, domains, load_model, save_model
+from unlatch.errors import DataError, ModelFileError, StorageError, UnlatchError, UsageError
+from unlatch.files import models, strict_json
+
+SMALL = POMDP(
+    transitions=[[[0.9, 0.1], [0.3, 0.7]]],
+    observations=[[[1.0, 0.0], [1 / 3, 2 / 3]]],
+    initial=[0.25, 0.75],
+    action_names=("gø",),
+    symbol_rewards=[0.0, -1.5],
+)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "model.json"
+
+
+def refusal(path: Path, content: bytes | str) -> str:
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    with pytest.raises(ModelFileError) as caught:
+        load_model(path)
+    assert str(path) in str(caught.value)
+    return str(caught.value)
+
+
+def edited(path: Path, change: Callable[[dict[str, Any]], object]) -> Path:
+    """A file of the small model after a change, its checksum made right again."""
+    save_model(path, SMALL)
+    content = json.loads(path.read_text())
+    del content["sha256"]
+    change(content)
+    content["sha256"] = models._checksum(content)
+    path.write_text(json.dumps(content))
+    return path
+
+
+# ---------------------------------------------------------------- round trips
+
+
+@pytest.mark.parametrize("model", [domains.tiger(), domains.tmaze(2, fail=0.1), domains.noisy_hallway()])
+def test_domains_come_back_bit_for_bit(path: Path, model: POMDP) -> None:
+    save_model(path, model)
+    saved = load_model(path)
+    assert saved.pomdp == model
+    assert saved.model is saved.pomdp
+    assert saved.psr is None
+    assert saved.partition is None
+    assert len(saved.diagnostics) == 0
+    assert saved.extra == {}
+
+
+@given(seed=st.integers(0, 2**32), arrival=st.booleans())
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_random_models_come_back_bit_for_bit(path: Path, seed: int, arrival: bool) -> None:
+    rng = np.random.default_rng(seed)
+    model = POMDP(
+        transitions=rng.dirichlet(np.full(3, 0.1), (2, 3)),
+        observations=rng.dirichlet(np.full(4, 0.01), (2, 3)),
+        initial=rng.dirichlet(np.ones(3)),
+        emission="arrival" if arrival else "departure",
+        symbol_rewards=rng.standard_normal(4) * 10.0 ** rng.integers(-300, 300, 4),
+    )
+    save_model(path, model, psr=model.to_psr())
+    assert load_model(path).pomdp == model
+    assert load_model(path).psr == model.to_psr()
+
+
+def test_psr_alone(path: Path) -> None:
+    psr = SMALL.to_psr().transformed([[1.0, 0.5], [0.0, 2.0]])
+    save_model(path, dataclasses.replace(psr, replicates=(psr,)))
+    saved = load_model(path)
+    assert saved.model == psr
+    assert saved.pomdp is None
+    assert saved.psr is not None
+    assert saved.psr.replicates == ()
+
+
+def test_everything_comes_back(path: Path) -> None:
+    saved = SavedModel(
+        pomdp=SMALL,
+        psr=SMALL.to_psr(),
+        partition=Partition([0, 0]),
+        provenance={"seed": 2**62, "options": {"rank": 2, "note": "ß"}, "none": None},
+        diagnostics=Diagnostics().noting("clipped", "a bit", by=1e-3, where=[0, 1]),
+    )
+    save_model(path, saved)
+    loaded = load_model(path)
+    assert loaded.pomdp == saved.pomdp
+    assert loaded.psr == saved.psr
+    assert loaded.partition == saved.partition
+    assert loaded.diagnostics == saved.diagnostics
+    assert dict(saved.provenance).items() <= dict(loaded.provenance).items()
+    first = path.read_bytes()
+    save_model(path, loaded)
+    assert path.read_bytes() == first
+
+
+def test_parts_given_apart_replace_those_of_a_saved_model(path: Path) -> None:
+    save_model(
+        path,
+        SavedModel(pomdp=SMALL, provenance={"a": 1, "b": 1}),
+        partition=Partition([0, 1]),
+        provenance={"b": 2},
+        diagnostics=Diagnostics().noting("rank", "no gap"),
+    )
+    loaded = load_model(path)
+    assert loaded.partition == Partition([0, 1])
+    assert "rank" in loaded.diagnostics
+    assert (loaded.provenance["a"], loaded.provenance["b"]) == (1, 2)
+
+
+def test_provenance_is_completed_unless_given(path: Path) -> None:
+    save_model(path, SMALL, provenance={"numpy": "another"})
+    provenance = load_model(path).provenance
+    assert provenance["unlatch"] == unlatch.__version__
+    assert provenance["numpy"] == "another"
+    assert set(provenance) == {"unlatch", "created", "python", "numpy"}
+    assert str(provenance["created"]).endswith("+00:00")
+
+
+def test_provenance_of_any_kind_becomes_plain(path: Path) -> None:
+    given = {
+        "array": np.arange(2),
+        "number": np.float64(0.5),
+        "infinite": float("inf"),
+        "path": Path("x") / "y",
+        "odd name": "a\udcff",
+        "tuple": (1, True),
+        3: {4: None},
+    }
+    save_model(path, SMALL, provenance=given)  # type: ignore[arg-type]
+    provenance = load_model(path).provenance
+    assert provenance["array"] == [0, 1]
+    assert provenance["number"] == 0.5
+    assert provenance["infinite"] == "inf"
+    assert provenance["path"] == os.path.join("x", "y")
+    assert provenance["odd name"] == "a\\udcff"
+    assert provenance["tuple"] == [1, True]
+    assert provenance["3"] == {"4": None}
+
+
+@pytest.mark.parametrize("model", [None, "model", 3])
+def test_only_models_are_saved(path: Path, model: Any) -> None:
+    with pytest.raises(UsageError, match="a POMDP, a PSR or a SavedModel"):
+        save_model(path, model)
+    assert not path.exists()
+
+
+def test_saved_model_needs_a_model_that_fits() -> None:
+    with pytest.raises(DataError, match="needs a pomdp or a psr"):
+        SavedModel()
+    with pytest.raises(DataError, match="3 labels for 2 states"):
+        SavedModel(pomdp=SMALL, partition=Partition([0, 1, 2]))
+
+
+def test_file_is_plain_text(path: Path) -> None:
+    """C20: UTF-8, LF and decimal points on every system; rows of matrices on lines of their own."""
+    save_model(path, SMALL)
+    content = path.read_bytes()
+    assert b"\r" not in content
+    assert content.endswith(b'"\n}\n')
+    assert "gø".encode() in content
+    assert b"    [0.3333333333333333, 0.6666666666666666]" in content
+    assert list(json.loads(content)) == ["format", "version", "pomdp", "diagnostics", "provenance", "sha256"]
+
+
+# ---------------------------------------------------------------- C1 to C5: foreign and damaged files
+
+
+def zipped() -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("../../x.npy", bytes(1 << 20))
+    return buffer.getvalue()
+
+
+def saved_array() -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, np.eye(2))
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (pickle.dumps({"a": 1}), "a pickle"),
+        (pickle.dumps({"a": 1}, protocol=2), "a pickle"),
+        (pickle.dumps({"a": 1}, protocol=0), "line 1, column 1"),
+        (zipped(), "a zip archive"),
+        (saved_array(), "a NumPy array"),
+        (b"\x1f\x8b\x08", "compressed by gzip"),
+        (b"", "the file is empty"),
+        (b"\x89HDF\r\n", "HDF5"),
+        (b"discount: 0.95\n", "line 1, column 1"),
+        (b"\0\0\0", "line 1, column 1"),
+    ],
+)
+def test_c1_to_c4_foreign_files(path: Path, content: bytes, message: str) -> None:
+    assert message in refusal(path, content)
+
+
+def test_c5_truncated_anywhere(path: Path) -> None:
+    save_model(path, SMALL)
+    content = path.read_bytes()
+    for length in range(0, len(content) - 2, 7):
+        refusal(path, content[:length])
+
+
+def test_c5_every_bit_flip_is_noticed_or_harmless(path: Path) -> None:
+    save_model(path, SMALL, partition=Partition([0, 1]), provenance={"numpy": "2", "python": "3"})
+    good = path.read_bytes()
+    unnoticed = set()
+    for position in range(8 * len(good)):
+        damaged = bytearray(good)
+        damaged[position // 8] ^= 1 << position % 8
+        path.write_bytes(damaged)
+        try:
+            loaded = load_model(path)
+        except ModelFileError:
+            continue
+        assert loaded.pomdp == SMALL
+        assert loaded.partition == Partition([0, 1])
+        unnoticed |= {entry.name for entry in loaded.diagnostics}
+    assert unnoticed <= {"no_checksum", "unknown_fields"}  # the name of the checksum itself was hit
+
+
+def test_checksum(path: Path) -> None:
+    save_model(path, SMALL)
+    content = json.loads(path.read_text())
+    content["pomdp"]["initial"] = [0.5, 0.5]
+    message = refusal(path, json.dumps(content))
+    assert "the checksum does not match" in message
+    assert "remove its sha256" in message
+    del content["sha256"]
+    path.write_text(json.dumps(content))
+    assert "no_checksum" in load_model(path).diagnostics
+    save_model(path, load_model(path))
+    assert len(load_model(path).diagnostics) == 0
+
+
+def test_c5_oversized_and_missing_files(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(StorageError, match="No such file"):
+        load_model(path)
+    save_model(path, SMALL)
+    monkeypatch.setattr(models, "MAX_BYTES", 100)
+    with pytest.raises(StorageError, match="at most 100"):
+        load_model(path)
+
+
+# ---------------------------------------------------------------- C6: JSON that the standard parser lets pass
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"a": [1,\n NaN]}', "line 2, column 2: NaN"),
+        ('{"NaN": -Infinity}', "line 1, column 9: -Infinity"),
+        ('{"a": 1,\n "b": {"a": 2, "c": [{"a": 1}], "a": 3}}', "line 2, column 33: the key 'a' stands twice"),
+        ('{"x": "{", "\\u0061": 1, "a": 2}', "line 1, column 25: the key 'a' stands twice"),
+        ('{"a": [0.5, 1e999]}', "line 1, column 13: a number is too large"),
+        ('{"a": -1e999}', "line 1, column 7: a number is too large"),
+        ('{"a": ' + "9" * 5000 + "}", "line 1, column 7: a number is too large"),
+        ('{"a": "ok", "b": "\\ud800"}', "line 1, column 18: a lone surrogate"),
+        ('{"a": 1} x', "line 1, column 10: Extra data"),
+        ('{"a": 1}{}', "line 1, column 9: Extra data"),
+        ("\ufeff{}", "byte 0: a byte order mark"),
+        ("[" * 100_000, "line 1, column 101: brackets are nested too deep"),
+        ('{"a":' * 100_000, "brackets are nested too deep"),
+        ('{"a": 1,}', "line 1, column "),
+        ("{'a': 1}", "line 1, column 2"),
+        ('{"a": 01}', "line 1, column 8"),
+        ('{"a": "\n"}', "line 1, column 8"),
+        (b'{"a": "\xff"}', "byte 7 is not UTF-8"),
+        (b'{"a": "\xed\xa0\x80"}', "byte 7 is not UTF-8"),
+    ],
+)
+def test_c6_json(path: Path, text: str | bytes, message: str) -> None:
+    assert message in refusal(path, text)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(value=JSON)
+@settings(max_examples=150, deadline=None)
+def test_json_comes_back(value: Any) -> None:
+    try:
+        canonical = strict_json.canonical(value)
+    except UnicodeEncodeError:
+        return
+    assert strict_json.parse(canonical, "here") == value
+    assert strict_json.canonical(strict_json.parse(strict_json.pretty(value).encode(), "here")) == canonical
+
+
+# ---------------------------------------------------------------- C7: versions and unknown fields
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["[]", "3", "null", "{}", '{"format": "other", "version": "1.0"}', '{"format": ["unlatch-model"]}'],
+)
+def test_c7_other_formats(path: Path, content: str) -> None:
+    assert "no unlatch model" in refusal(path, content)
+
+
+@pytest.mark.parametrize("version", ["2.0", "0.9", "999999.0"])
+def test_c7_other_major_version(path: Path, version: str) -> None:
+    edited(path, lambda c: c.update(version=version))
+    assert f"format version {version}" in refusal(path, path.read_bytes())
+
+
+@pytest.mark.parametrize(
+    "version", [None, 1, 1.0, "1", "1.0.0", "1.x", "", "１.0", "9" * 5000, ["1.0"], " 1.0"]
+)
+def test_c7_version_of_no_form(path: Path, version: Any) -> None:
+    edited(path, lambda c: c.update(version=version))
+    assert '"version" must be text like "1.0"' in refusal(path, path.read_bytes())
+
+
+def test_c7_newer_minor_version_is_read_and_nothing_is_lost(path: Path) -> None:
+    def add(content: dict[str, Any]) -> None:
+        content["version"] = "1.7"
+        content["future"] = {"a": [1, 2]}
+        content["pomdp"]["discount"] = 0.95
+        content["diagnostics"] = [{"name": "n", "message": "m", "severity": "low"}]
+
+    loaded = load_model(edited(path, add))
+    assert loaded.pomdp == SMALL
+    assert loaded.diagnostics["newer_version"].details == {"version": "1.7"}
+    assert loaded.diagnostics["unknown_fields"].details == {"fields": ["pomdp.discount", "future"]}
+    save_model(path, loaded)
+    content = json.loads(path.read_text())
+    assert content["future"] == {"a": [1, 2]}
+    assert content["pomdp"]["discount"] == 0.95
+    assert content["version"] == "1.0"
+    assert content["diagnostics"] == [{"name": "n", "message": "m", "details": {"severity": "low"}}]
+    again = load_model(path)
+    assert again.extra == loaded.extra
+    assert again.pomdp == SMALL
+    assert "newer_version" not in again.diagnostics
+
+
+# ---------------------------------------------------------------- C8, C9, C19: models that are not quite right
+
+
+@pytest.mark.parametrize("row", [[0.1, 0.899999], [0.1, 0.900005], [1.0, -1e-17]])
+def test_c8_c9_slight_errors_are_repaired_and_noted(path: Path, row: list[float]) -> None:
+    loaded = load_model(edited(path, lambda c: c["pomdp"]["transitions"][0].__setitem__(1, row)))
+    assert loaded.pomdp is not None
+    assert loaded.pomdp.transitions.sum(axis=-1) == pytest.approx(1, abs=1e-12)
+    assert loaded.pomdp.transitions.min() >= 0
+    assert loaded.diagnostics["repaired"].message.startswith("pomdp: transitions: ")
+    save_model(path, loaded)
+    assert load_model(path).pomdp == loaded.pomdp
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ([0.1, 0.8], "pomdp: transitions: row [0, 1] sums to "),
+        ([0.1, 0.90002], "pomdp: transitions: row [0, 1] sums to "),
+        ([1.1, -0.1], "pomdp: transitions[0, 1, 1] is -0.1"),
+        ([1, 2, 3], "pomdp: transitions: expected an array of real numbers"),
+        (["a", "b"], "pomdp: transitions: expected an array of real numbers"),
+        ([None, 1], "pomdp: transitions: expected an array of real numbers"),
+        (10**30, "pomdp: transitions: expected an array of real numbers"),
+        ([10**30, 1], "pomdp: transitions: expected an array of real numbers"),
+    ],
+)
+def test_c8_c9_other_rows_are_refused(path: Path, row: Any, message: str) -> None:
+    edited(path, lambda c: c["pomdp"]["transitions"][0].__setitem__(1, row))
+    assert message in refusal(path, path.read_bytes())
+
+
+def put(section: str, **fields: Any) -> Callable[[dict[str, Any]], object]:
+    return lambda content: content[section].update(fields)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (put("pomdp", initial=[0.2, 0.3, 0.5]), "pomdp: shapes do not fit together"),
+        (put("pomdp", initial=[]), "pomdp: initial"),
+        (put("pomdp", transitions=[[[1.0]]]), "pomdp: shapes do not fit together"),
+        (put("pomdp", transitions=[]), "pomdp: transitions"),
+        (put("pomdp", initial=None), "pomdp: 'initial' is missing"),
+        (put("pomdp", initial={"a": 1}), "pomdp: initial"),
+        (put("pomdp", initial="x"), "pomdp: initial"),
+        (put("pomdp", initial=[True, False]), "pomdp: initial"),
+        (put("pomdp", state_names=["a"]), "pomdp: state_names: 1 names for 2"),
+        (put("pomdp", state_names=["a", "a"]), "stands twice"),
+        (put("pomdp", state_names=["a", 3]), "pomdp: state_names"),
+        (put("pomdp", state_names="ab"), "pomdp: state_names must be a list"),
+        (put("pomdp", state_names=7), "pomdp: state_names must be a list"),
+        (put("pomdp", action_names=["a\nb"]), "control character"),
+        (put("pomdp", symbol_rewards=[1]), "pomdp: symbol_rewards"),
+        (put("pomdp", emission="sideways"), "pomdp: emission must be"),
+        (put("pomdp", emission=["departure"]), "pomdp: emission must be"),
+        (lambda c: c.update(pomdp=[]), "pomdp: expected an object"),
+        (lambda c: c.update(pomdp=None), "needs a pomdp or a psr"),
+        (lambda c: c.pop("pomdp"), "needs a pomdp or a psr"),
+        (lambda c: c.update(psr={"initial": [1], "updates": [[[[1]]]]}), "psr: 'final' is missing"),
+        (lambda c: c.update(psr={"initial": [1], "updates": [[[1]]], "final": [1]}), "psr: updates"),
+        (lambda c: c.update(partition=[0, 1, 2]), "partition: 3 labels for 2 states"),
+        (lambda c: c.update(partition=[]), "labels"),
+        (lambda c: c.update(partition=["a", "b"]), "partition: expected a list of whole numbers"),
+        (lambda c: c.update(partition=[True, False]), "partition: expected a list of whole numbers"),
+        (lambda c: c.update(partition={"a": 0}), "partition: expected a list of whole numbers"),
+        (lambda c: c.update(partition=[10**30, 0]), "labels"),
+        (lambda c: c.update(provenance=[]), "provenance: expected an object"),
+        (lambda c: c.update(diagnostics={}), "diagnostics: expected a list"),
+        (lambda c: c.update(diagnostics=["x"]), "diagnostics: expected an object"),
+        (lambda c: c.update(diagnostics=[{"name": 1, "message": "m"}]), "diagnostics: every entry needs"),
+        (
+            lambda c: c.update(diagnostics=[{"name": "n", "message": "m", "details": 1}]),
+            "diagnostics: expected",
+        ),
+    ],
+)
+def test_c19_inconsistent_models(
+    path: Path, change: Callable[[dict[str, Any]], object], message: str
+) -> None:
+    edited(path, change)
+    assert message in refusal(path, path.read_bytes())
+
+
+def test_c19_unreachable_states_are_noted(path: Path) -> None:
+    def cut(content: dict[str, Any]) -> None:
+        content["pomdp"]["transitions"] = [[[1.0, 0.0], [0.5, 0.5]]]
+        content["pomdp"]["initial"] = [1.0, 0.0]
+
+    loaded = load_model(edited(path, cut))
+    assert loaded.diagnostics["unreachable_states"].details == {"states": ["1"]}
+    save_model(path, loaded)
+    assert load_model(path).diagnostics == loaded.diagnostics
+
+
+def test_hand_written_file(path: Path) -> None:
+    path.write_text(
+        """{"format": "unlatch-model", "version": "1.0",
+            "pomdp": {"transitions": [[[1, 0], [0, 1]]], "observations": [[[1], [1]]], "initial": [0.5, 0.5]}}"""
+    )
+    loaded = load_model(path)
+    assert loaded.pomdp == POMDP(np.eye(2)[None], np.ones((1, 2, 1)), [0.5, 0.5])
+    assert [entry.name for entry in loaded.diagnostics] == ["no_checksum"]
+
+
+@given(at=st.integers(0, 600), cut=st.integers(0, 40), insert=st.binary(max_size=20))
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_bytes_give_a_model_or_a_declared_error(path: Path, at: int, cut: int, insert: bytes) -> None:
+    good = strict_json.canonical(models._content(SavedModel(pomdp=SMALL, partition=Partition([0, 1]))))
+    path.write_bytes(good[:at] + insert + good[at + cut :])
+    message = "a model"
+    try:
+        load_model(path)
+    except UnlatchError as error:
+        message = f"{type(error).__name__}: {error}"
+    assert message == "a model" or (message.startswith("ModelFileError") and str(path) in message)
