@@ -17,7 +17,7 @@ __all__ = ["read_off", "recover_pomdp"]
 
 _HETEROGENEOUS_SIGMAS = 6.0
 
-MAX_MOVED = 4.0
+MAX_MOVED = 20.0
 """L1 distance to the simplex beyond which a row is not a noisy distribution but a failed computation."""
 
 
@@ -92,7 +92,8 @@ def _differ_within_cells(
         _shown(r, similarity.emission)[0][actions] - _pooled(r, similarity) for r in states.replicates
     ]
     limit = _HETEROGENEOUS_SIGMAS * np.sqrt(_variance(replicates, away)) + 1e-6
-    result: Flags = (np.abs(away) > limit).any(axis=(1, 2))
+    beyond: Flags = np.abs(away) > limit
+    result: Flags = np.asarray(beyond.any(axis=(1, 2)))
     return result
 
 

@@ -51,7 +51,7 @@ def draw_models(
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    width, height = np.ptp(_places(first.n_states), axis=0) + (1.9, 1.7)
+    width, height = np.ptp(_places(first.n_states), axis=0) + np.array([1.9, 1.7])  # room for loops and text
     figure = Figure(
         figsize=(_INCHES * width * len(models), _INCHES * height * len(chosen)), layout="constrained"
     )
@@ -123,7 +123,7 @@ def _draw_state(axis: Any, model: POMDP, action: int, state: int, place: Floats)
 def _draw_move(axis: Any, places: Floats, source: int, target: int, probability: float) -> None:
     from matplotlib.patches import FancyArrowPatch
 
-    style = {
+    style: dict[str, Any] = {
         "arrowstyle": "-|>",
         "mutation_scale": 11,
         "linewidth": 0.6 + 2.2 * probability,
