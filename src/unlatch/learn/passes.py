@@ -28,10 +28,13 @@ _WORK_PER_CALL = 1 << 27
 _WORK_PER_THREAD = 1 << 21
 """Multiplications below which a second thread costs more than it saves."""
 
-_BLOCK_NUMBERS = 1 << 13
-"""Numbers in the forward messages of one block: few enough for the fast cache."""
+_KEPT_NUMBERS = 1 << 22
+"""Numbers in the forward messages of a log up to which all are kept (32 megabytes) and none computed twice."""
 
-_SPARSE_COST = 6
+_BLOCK_NUMBERS = 1 << 13
+"""Numbers in the forward messages of one block of a longer log: few enough for the fast cache."""
+
+_SPARSE_COST = 4
 """One multiplication by an entry that has to be looked up costs as much as so many dense ones."""
 
 
@@ -124,7 +127,8 @@ def _prepared(
     n = -(-len(initial) // 4) * 4
     sparse_cost = _SPARSE_COST * float(np.count_nonzero(updates, axis=(1, 2)) @ frequencies / len(symbols))
     operators = _sparse_operators if n > 4 and sparse_cost < n**2 else _dense_operators
-    length = block_length or max(64, _BLOCK_NUMBERS // n)
+    kept = len(symbols) * n <= _KEPT_NUMBERS
+    length = block_length or (1 if kept else max(64, _BLOCK_NUMBERS // n))
     return _Work(
         kernels=em_small if n == 4 else em,
         ahead=operators(updates, n),

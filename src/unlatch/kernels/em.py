@@ -1,0 +1,326 @@
+"""Expected counts of a hidden-state model given a log: forward-backward messages, block by block.
+
+A step's symbol stands for its pair (action, observation) and has an operator M, whose entry (s, s') is the
+joint probability of showing the observation and moving from s to s'. Forward messages are a' = a @ M,
+backward messages b = b' @ M^T, and the step's expected transitions are a[s] M[s, s'] b'[s'] / (a @ M @ b').
+M is the same at every step with the symbol, so only the outer products a b' are summed here; the caller
+multiplies the sums by M once, at the end.
+
+Memory need not grow with steps times states: the forward pass notes its message at the start of every block
+only, and the counting pass, from the last block to the first, computes the rest of a block's messages anew.
+With blocks of a single step all messages are noted and none is computed twice. Messages are scaled only when
+they have become small, which spares a division and a logarithm at nearly every step.
+
+The four loops over steps repeat a few lines on purpose: handing all these arrays to one more function, too
+large for the compiler to inline, would cost more than the product itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from unlatch.kernels._jit import kernel
+
+_SMALL = 1e-30
+"""Where a step leads to a message whose sum is below, the message before it is scaled to sum one."""
+
+_TINY = 1e-100
+"""A likelihood below, in the scale of the two messages it is a product of, calls for a better scale."""
+
+_LOST = 1e-305
+"""A likelihood below, in the best scale, has lost its digits."""
+
+
+class Steps(NamedTuple):
+    """A log as the kernels read it: the symbol of every step (unsigned), and whether it begins an episode."""
+
+    symbols: Any
+    begins: Any
+
+
+class Operators(NamedTuple):
+    """One matrix per symbol: all of ``dense`` (symbols, n, n) with n a multiple of four, or, where ``dense``
+    is empty, the nonzero entries ``starts[k]`` to ``starts[k + 1]`` of (sources, targets, values)."""
+
+    dense: Any
+    starts: Any
+    sources: Any
+    targets: Any
+    values: Any
+
+
+class Sums(NamedTuple):
+    """What the counting pass adds to: outer products of messages per symbol (``dense``) or per nonzero entry
+    (``sparse``), state posteriors of the ``last`` steps of episodes per symbol, and of their ``first``."""
+
+    dense: Any
+    sparse: Any
+    last: Any
+    first: Any
+
+
+@kernel
+def forward_blocks(  # type: ignore[no-untyped-def]
+    ahead, initial, steps, length, first, last, message, checkpoints
+):
+    """Carry the forward message ``message[0]`` through blocks ``first`` to ``last``, noting it at each start.
+
+    Returns (logarithm of the factors that were taken out, steps done). Fewer steps done than there are means
+    that the next observation is impossible. ``message`` has two rows; the second is scratch.
+    """
+    symbols, begins = steps
+    dense, starts, sources, targets, values = ahead
+    sparse = dense.shape[0] == 0
+    total = symbols.shape[0]
+    gained = 0.0
+    now = 0
+    block = first
+    for t in range(first * length, min(last * length, total)):
+        if begins[t]:
+            if t > 0:
+                gained += scale(message, now)
+            set_row(message, now, initial)
+        if t == block * length:
+            copy(message, now, checkpoints, block)
+            block += 1
+        k = symbols[t]
+        if sparse:
+            mass = apply_sparse(starts, sources, targets, values, k, message, now, 1 - now)
+        else:
+            mass = apply_dense(dense, k, message, now, 1 - now)
+        if mass < _SMALL:
+            gain = settle(ahead, k, message, now, 1 - now)
+            if gain == -np.inf:
+                return gained, t
+            gained += gain
+        now = 1 - now
+    copy(message, now, message, 0)
+    return gained, min(last * length, total)
+
+
+@kernel
+def backward_blocks(back, ones, steps, length, first, last, message):  # type: ignore[no-untyped-def]
+    """Carry the backward message ``message[0]`` from after block ``last - 1`` to before block ``first``."""
+    symbols, begins = steps
+    dense, starts, sources, targets, values = back
+    sparse = dense.shape[0] == 0
+    total = symbols.shape[0]
+    now = 0
+    for t in range(min(last * length, total) - 1, first * length - 1, -1):
+        if t + 1 == total or begins[t + 1]:
+            set_row(message, now, ones)
+        k = symbols[t]
+        if sparse:
+            mass = apply_sparse(starts, sources, targets, values, k, message, now, 1 - now)
+        else:
+            mass = apply_dense(dense, k, message, now, 1 - now)
+        if mass < _SMALL:
+            settle(back, k, message, now, 1 - now)
+        now = 1 - now
+    copy(message, now, message, 0)
+
+
+@kernel
+def count_blocks(  # type: ignore[no-untyped-def]
+    ahead, back, initial, ones, steps, departure, length, first, last, checkpoints, message, workspace, sums
+):
+    """Add the expected counts of blocks ``first`` to ``last`` to ``sums``, from the last step to the first.
+
+    ``message[0]`` is the backward message after the last of these blocks and becomes the one before the
+    first. With ``departure`` the transition after an episode's last observation is left out: no observation
+    depends on it. Returns the number of steps whose messages have underflowed.
+    """
+    if length == 1:
+        return count_steps(back, ones, steps, departure, first, last, message, checkpoints, 0, sums)
+    lost = 0
+    for block in range(last - 1, first - 1, -1):
+        copy(checkpoints, block, workspace, 0)
+        begin, end = block * length, min(block * length + length, steps.symbols.shape[0])
+        refill(ahead, initial, steps, begin, end, workspace)
+        lost += count_steps(back, ones, steps, departure, begin, end, message, workspace, begin, sums)
+    return lost
+
+
+@kernel
+def refill(ahead, initial, steps, begin, end, workspace):  # type: ignore[no-untyped-def]
+    """The forward messages before every step of a block, from the one before its first step."""
+    symbols, begins = steps
+    dense, starts, sources, targets, values = ahead
+    sparse = dense.shape[0] == 0
+    for t in range(begin, end):
+        r = t - begin
+        if begins[t]:
+            set_row(workspace, r, initial)
+        k = symbols[t]
+        if sparse:
+            mass = apply_sparse(starts, sources, targets, values, k, workspace, r, r + 1)
+        else:
+            mass = apply_dense(dense, k, workspace, r, r + 1)
+        if mass < _SMALL:
+            settle(ahead, k, workspace, r, r + 1)
+
+
+@kernel
+def count_steps(  # type: ignore[no-untyped-def]
+    back, ones, steps, departure, begin, end, message, workspace, origin, sums
+):
+    """The counting pass over steps whose forward messages stand in ``workspace``, from step ``origin`` on."""
+    symbols, begins = steps
+    dense, starts, sources, targets, values = back
+    sparse = dense.shape[0] == 0
+    outer, entries, last, first = sums
+    lost = 0
+    now = 0
+    for t in range(end - 1, begin - 1, -1):
+        r = t - origin
+        k = symbols[t]
+        ends = t + 1 == symbols.shape[0] or begins[t + 1]
+        if ends:
+            set_row(message, now, ones)
+        if sparse:
+            mass = apply_sparse(starts, sources, targets, values, k, message, now, 1 - now)
+        else:
+            mass = apply_dense(dense, k, message, now, 1 - now)
+        if mass < _SMALL:
+            settle(back, k, message, now, 1 - now)
+        likelihood = product(workspace, r, message, 1 - now)
+        if likelihood < _TINY:
+            scale(workspace, r)
+            likelihood = product(workspace, r, message, 1 - now)
+        if likelihood < _LOST:
+            lost += 1
+        else:
+            if ends and departure:
+                add_posterior(last, k, workspace, r, message, 1 - now, 1.0 / likelihood)
+            elif sparse:
+                add_entries(
+                    entries, starts, targets, sources, k, workspace, r, message, now, 1.0 / likelihood
+                )
+            else:
+                add_outer(outer, k, workspace, r, message, now, 1.0 / likelihood)
+            if begins[t]:
+                add_posterior(first, 0, workspace, r, message, 1 - now, 1.0 / likelihood)
+        now = 1 - now
+    copy(message, now, message, 0)
+    return lost
+
+
+@kernel
+def settle(operators, k, vectors, source, target):  # type: ignore[no-untyped-def]
+    """Take the product of a step anew from ``vectors[source]`` scaled to sum one.
+
+    Returns the logarithm of the factor taken out: minus infinity if the result is zero nevertheless.
+    """
+    dense, starts, sources, targets, values = operators
+    gained = scale(vectors, source)
+    if dense.shape[0] == 0:
+        mass = apply_sparse(starts, sources, targets, values, k, vectors, source, target)
+    else:
+        mass = apply_dense(dense, k, vectors, source, target)
+    return gained if mass > 0.0 else -np.inf
+
+
+@kernel
+def apply_dense(dense, k, vectors, source, target):  # type: ignore[no-untyped-def]
+    """Four rows of the matrix at a time: the compiler turns the inner loop into vector instructions."""
+    n = vectors.shape[1]
+    for j in range(n):
+        vectors[target, j] = 0.0
+    for i in range(0, n, 4):
+        v, w, x, y = (
+            vectors[source, i],
+            vectors[source, i + 1],
+            vectors[source, i + 2],
+            vectors[source, i + 3],
+        )
+        for j in range(n):
+            vectors[target, j] += (v * dense[k, i, j] + w * dense[k, i + 1, j]) + (
+                x * dense[k, i + 2, j] + y * dense[k, i + 3, j]
+            )
+    return row_sum(vectors, target)
+
+
+@kernel
+def apply_sparse(  # type: ignore[no-untyped-def]
+    starts, sources, targets, values, k, vectors, source, target
+):
+    """One multiplication for every entry that is not zero."""
+    for j in range(vectors.shape[1]):
+        vectors[target, j] = 0.0
+    total = 0.0
+    for e in range(starts[k], starts[k + 1]):
+        share = vectors[source, sources[e]] * values[e]
+        vectors[target, targets[e]] += share
+        total += share
+    return total
+
+
+@kernel
+def add_outer(sums, k, forward, r, backward, q, weight):  # type: ignore[no-untyped-def]
+    """``sums[k] += weight * outer(forward[r], backward[q])``."""
+    n = sums.shape[2]
+    for i in range(n):
+        share = weight * forward[r, i]
+        if share != 0.0:
+            for j in range(n):
+                sums[k, i, j] += share * backward[q, j]
+
+
+@kernel
+def add_entries(  # type: ignore[no-untyped-def]
+    sums, starts, leaving, arriving, k, forward, r, backward, q, weight
+):
+    """The outer product at the nonzero entries only, each from the state it leaves to where it arrives."""
+    for e in range(starts[k], starts[k + 1]):
+        sums[e] += weight * forward[r, leaving[e]] * backward[q, arriving[e]]
+
+
+@kernel
+def add_posterior(sums, k, forward, r, backward, q, weight):  # type: ignore[no-untyped-def]
+    """``sums[k] += weight * forward[r] * backward[q]``, state by state."""
+    for i in range(sums.shape[1]):
+        sums[k, i] += weight * forward[r, i] * backward[q, i]
+
+
+@kernel
+def product(forward, r, backward, q):  # type: ignore[no-untyped-def]
+    """Inner product of two messages: the likelihood of the episode, in their scale."""
+    total = 0.0
+    for i in range(forward.shape[1]):
+        total += forward[r, i] * backward[q, i]
+    return total
+
+
+@kernel
+def scale(vectors, r):  # type: ignore[no-untyped-def]
+    """Divide a row by its sum; returns the sum's logarithm. A row of zeros stays: minus infinity."""
+    total = row_sum(vectors, r)
+    if not total > 0.0:
+        return -np.inf
+    for i in range(vectors.shape[1]):
+        vectors[r, i] /= total
+    return np.log(total)
+
+
+@kernel
+def row_sum(vectors, r):  # type: ignore[no-untyped-def]
+    total = 0.0
+    for i in range(vectors.shape[1]):
+        total += vectors[r, i]
+    return total
+
+
+@kernel
+def copy(source, r, target, q):  # type: ignore[no-untyped-def]
+    """``target[q] = source[r]``."""
+    for i in range(source.shape[1]):
+        target[q, i] = source[r, i]
+
+
+@kernel
+def set_row(vectors, r, values):  # type: ignore[no-untyped-def]
+    """``vectors[r] = values``."""
+    for i in range(vectors.shape[1]):
+        vectors[r, i] = values[i]

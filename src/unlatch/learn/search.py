@@ -1,0 +1,347 @@
+"""How many hidden states? Double the model, climb, prune what does not pay, until nothing pays.
+
+Doubling gives every state a copy and the whole model one persistent hidden bit, which is what a corridor needs:
+splitting single states shows no gain until the entire chain is split. Merging states back is judged by the
+penalized likelihood (BIC), with a parameter counted only where the log expects it to be used.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from unlatch.arrays import Floats
+from unlatch.core.pomdp import Emission
+from unlatch.core.progress import report
+from unlatch.core.trajectory import Trajectory
+from unlatch.errors import BeliefCollapseError
+from unlatch.learn.climb import Ascent, climb
+from unlatch.learn.expectation import EncodedLog, Parameters, encoded_log
+
+__all__ = ["StateSearch", "free_parameters", "penalized_likelihood", "search_states"]
+
+_STICKINESS = (0.9, 0.7, 0.5)
+"""How persistent the new hidden bit starts out; the best of the three is kept."""
+
+_OBSERVATION_NOISE = 0.5
+_TRANSITION_NOISE = 0.2
+_TRANSITION_WEIGHT = 0.3
+"""Of transition rows against observation rows in the distance by which states are proposed for merging."""
+
+_USED = 0.5
+"""Expected uses below which an entry is not counted as a parameter."""
+
+_STEPS_PER_STATE = 4_000
+_LEAST_SAMPLE = 20_000
+_LARGEST_SAMPLE = 300_000
+_GROWTH = 4
+_PROBING_PASSES = 25
+_DOUBLING_PASSES = 60
+_MERGING_PASSES = 25
+_MERGES_TRIED = 6
+_PATIENCE = 2
+_IMPROVEMENT = 0.5
+"""Nats of penalized likelihood by which a round must improve to count as a success."""
+
+
+def free_parameters(ascent: Ascent) -> int:
+    """Numbers that the log had a say in: entries with expected uses, less one per row."""
+    total = 0
+    for rows in (ascent.counts.transitions, ascent.counts.observations):
+        used = (rows > _USED).sum(axis=-1)
+        total += int(np.maximum(used - 1, 0).sum())
+    return total
+
+
+def penalized_likelihood(ascent: Ascent, steps: int) -> float:
+    """Log-likelihood less half the logarithm of the steps for every free parameter (BIC, in nats)."""
+    return ascent.log_likelihood - 0.5 * free_parameters(ascent) * float(np.log(steps))
+
+
+@dataclass
+class StateSearch:
+    """The outcome: the best model on the largest sample used, and the best of every state count seen there."""
+
+    best: Ascent
+    steps: int
+    scores: dict[int, float] = field(default_factory=dict)
+    models: dict[int, Ascent] = field(default_factory=dict)
+    rounds: list[str] = field(default_factory=list)
+    complete: bool = True
+
+    def note(self, ascent: Ascent) -> float:
+        """Remember a model; returns its penalized likelihood."""
+        score = penalized_likelihood(ascent, self.steps)
+        if score > self.scores.get(ascent.n_states, -np.inf):
+            self.scores[ascent.n_states] = score
+            self.models[ascent.n_states] = ascent
+        return score
+
+
+def search_states(
+    log: Trajectory,
+    *,
+    starts: tuple[Parameters, ...] = (),
+    emission: Emission = "departure",
+    max_states: int = 40,
+    deadline: float | None = None,
+    rng: np.random.Generator,
+) -> StateSearch:
+    """Find the number of states and a model near the maximum of the likelihood.
+
+    The search works on the first part of the log, and on more of it as states get rarer. It begins from a
+    single state and from every model in ``starts``. On Ctrl-C or after ``deadline`` the best so far comes back
+    with ``complete`` False.
+    """
+    searcher = _Searcher(log, emission, max_states, deadline, rng)
+    try:
+        searcher.run(starts)
+    except (KeyboardInterrupt, _OutOfTime):
+        if searcher.state is None:
+            raise
+        searcher.state.complete = False
+    assert searcher.state is not None
+    return searcher.state
+
+
+class _OutOfTime(Exception):
+    """The deadline has passed."""
+
+
+class _Searcher:
+    def __init__(
+        self,
+        log: Trajectory,
+        emission: Emission,
+        max_states: int,
+        deadline: float | None,
+        rng: np.random.Generator,
+    ) -> None:
+        self._log, self._emission, self._max_states = log, emission, max_states
+        self._deadline, self._rng = deadline, rng
+        self.state: StateSearch | None = None
+        self._sample: EncodedLog
+
+    # --- rounds -------------------------------------------------------------------------------------
+
+    def run(self, starts: tuple[Parameters, ...]) -> None:
+        self._take_sample(_LEAST_SAMPLE)
+        first = self._climb(single_state(self._sample), 5)
+        self.state = StateSearch(first, len(self._sample))
+        score = self.state.note(first)
+        for start in starts:
+            ascent = self._climb(opened(start, self._sample), _DOUBLING_PASSES)
+            pruned = self._pruned(ascent)
+            if self.state.note(pruned) > score:
+                self.state.best, score = pruned, self.state.note(pruned)
+        failures, least = 0, len(self._sample)
+        while self._best.n_states < self._max_states:
+            wanted = self._wanted_sample(least)
+            if wanted > len(self._sample):
+                self._move_to(wanted)
+            if self._round():
+                failures = 0
+                continue
+            failures += 1
+            least = _GROWTH * len(self._sample)  # before giving up, look at more of the log
+            if failures >= _PATIENCE and self._wanted_sample(least) <= len(self._sample):
+                return
+
+    @property
+    def _best(self) -> Ascent:
+        assert self.state is not None
+        return self.state.best
+
+    def _round(self) -> bool:
+        """Double, climb, prune; True if that paid."""
+        state = self.state
+        assert state is not None
+        before = state.note(self._best)
+        candidates = [
+            self._climb(doubled_states(self._best.parameters, sticky, self._rng), _PROBING_PASSES)
+            for sticky in _STICKINESS
+        ]
+        promising = max(candidates, key=lambda ascent: ascent.log_likelihood)
+        doubled = self._climb(promising.parameters, _DOUBLING_PASSES)
+        pruned = self._pruned(doubled)
+        after = state.note(pruned)
+        state.rounds.append(
+            f"{len(self._sample)} steps: {self._best.n_states} states doubled and pruned to {pruned.n_states}, "
+            f"penalized likelihood {before:.1f} to {after:.1f}"
+        )
+        if after > before + _IMPROVEMENT:
+            state.best = pruned
+            return True
+        return False
+
+    # --- samples --------------------------------------------------------------------------------------
+
+    def _wanted_sample(self, least: int) -> int:
+        by_states = _STEPS_PER_STATE * 2 * self._best.n_states
+        return min(max(least, by_states), _LARGEST_SAMPLE, len(self._log))
+
+    def _take_sample(self, steps: int) -> None:
+        self._sample = encoded_log(self._log.head(steps))
+
+    def _move_to(self, steps: int) -> None:
+        """Continue on a larger part of the log: scores of the smaller part no longer compare."""
+        self._take_sample(steps)
+        best = self._climb(opened(self._best.parameters, self._sample), _DOUBLING_PASSES)
+        assert self.state is not None
+        self.state = StateSearch(best, len(self._sample), rounds=self.state.rounds)
+        self.state.note(best)
+
+    # --- climbing and pruning ---------------------------------------------------------------------------
+
+    def _climb(self, start: Parameters, passes: int) -> Ascent:
+        if self._deadline is not None and time.monotonic() > self._deadline:
+            raise _OutOfTime
+        states = len(start.initial)
+        return climb_or_open(
+            start,
+            self._sample,
+            emission=self._emission,
+            evaluations=passes,
+            gain_tolerance=0.02,
+            deadline=self._deadline,
+            on_step=lambda done, _: report(f"searching ({states} states)", done, passes),
+        )
+
+    def _pruned(self, ascent: Ascent) -> Ascent:
+        """Merge states while that improves the penalized likelihood.
+
+        A merge that costs next to nothing is taken at once. If none does, the best of the closest pairs is, so
+        that two states that the log tells apart are not merged merely because the model has too many.
+        """
+        state = self.state
+        assert state is not None
+        current, score = ascent, state.note(ascent)
+        while current.n_states > 1:
+            best: Ascent | None = None
+            for proposal in merge_proposals(current):
+                merged = self._climb(proposal, _MERGING_PASSES)
+                removed = current.n_states - merged.n_states
+                loss = current.log_likelihood - merged.log_likelihood
+                better = state.note(merged) > score
+                if better and loss < removed * np.log(len(self._sample)):
+                    best = merged
+                    break
+                if better and removed == 1 and (best is None or state.note(merged) > state.note(best)):
+                    best = merged
+            if best is None:
+                break
+            current, score = best, state.note(best)
+        return self._climb(current.parameters, _DOUBLING_PASSES)
+
+
+def climb_or_open(start: Parameters, log: EncodedLog, **options: object) -> Ascent:
+    """`climb`, from a model without the zeros of ``start`` if those make the log impossible."""
+    try:
+        return climb(start, log, **options)  # type: ignore[arg-type]
+    except BeliefCollapseError:
+        return climb(smoothed(start, log), log, **options)  # type: ignore[arg-type]
+
+
+def single_state(log: EncodedLog) -> Parameters:
+    """The model without memory: every action's overall distribution."""
+    seen = log.seen + np.where(log.seen.sum(axis=1, keepdims=True) == 0, 1, 0)
+    return Parameters(
+        initial=np.ones(1),
+        transitions=np.ones((log.n_actions, 1, 1)),
+        observations=(seen / seen.sum(axis=1, keepdims=True))[:, None, :],
+    )
+
+
+def opened(parameters: Parameters, log: EncodedLog, weight: float = 1e-3) -> Parameters:
+    """The model with a little room for symbols that it gives no chance anywhere but that occur in the log."""
+    shown = parameters.observations.sum(axis=1)
+    new = (log.seen > 0) & (shown <= 0)
+    if not new.any():
+        return parameters
+    observations = parameters.observations + weight * new[:, None, :]
+    return parameters._replace(observations=observations / observations.sum(axis=-1, keepdims=True))
+
+
+def smoothed(parameters: Parameters, log: EncodedLog, weight: float = 1e-3) -> Parameters:
+    """The model mixed with a little of everything, so that no log is impossible."""
+    overall = single_state(log).observations
+    states = len(parameters.initial)
+    return Parameters(
+        initial=(1 - weight) * parameters.initial + weight / states,
+        transitions=(1 - weight) * parameters.transitions + weight / states,
+        observations=(1 - weight) * parameters.observations + weight * overall,
+    )
+
+
+def doubled_states(parameters: Parameters, stickiness: float, rng: np.random.Generator) -> Parameters:
+    """Every state twice, told apart by one hidden bit that keeps its value with ``stickiness``; jittered."""
+    bit = np.array([[stickiness, 1 - stickiness], [1 - stickiness, stickiness]])
+    return Parameters(
+        initial=np.repeat(parameters.initial, 2) / 2,
+        transitions=_jittered(np.kron(parameters.transitions, bit), _TRANSITION_NOISE, rng),
+        observations=_jittered(np.repeat(parameters.observations, 2, axis=1), _OBSERVATION_NOISE, rng),
+    )
+
+
+def _jittered(rows: Floats, deviation: float, rng: np.random.Generator) -> Floats:
+    noisy = rows * np.exp(deviation * rng.standard_normal(rows.shape))
+    result: Floats = noisy / noisy.sum(axis=-1, keepdims=True)
+    return result
+
+
+def merge_proposals(ascent: Ascent) -> Iterator[Parameters]:
+    """Models with fewer states, the most promising first.
+
+    First all close pairs at once, then fewer and fewer of them, then the closest pairs one by one: after a
+    doubling that did not pay every state has a twin, and merging twins singly would take long.
+    """
+    pairs = _closest_pairs(ascent.parameters)
+    visits = ascent.counts.observations.sum(axis=(0, 2))
+    disjoint = _disjoint(pairs)
+    size = len(disjoint)
+    while size > 1:
+        yield merged_states(ascent.parameters, disjoint[:size], visits)
+        size //= 2
+    for pair in pairs[:_MERGES_TRIED]:
+        yield merged_states(ascent.parameters, [pair], visits)
+
+
+def _closest_pairs(parameters: Parameters) -> list[tuple[int, int]]:
+    shown, moves = parameters.observations, parameters.transitions
+    distance = np.abs(shown[:, :, None] - shown[:, None]).sum(axis=(0, 3))
+    distance += _TRANSITION_WEIGHT * np.abs(moves[:, :, None] - moves[:, None]).sum(axis=(0, 3))
+    i, j = np.triu_indices(len(parameters.initial), 1)
+    order = np.argsort(distance[i, j], kind="stable")
+    return [(int(i[k]), int(j[k])) for k in order]
+
+
+def _disjoint(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Closest pairs first, every state in one pair at most."""
+    taken: set[int] = set()
+    chosen = []
+    for i, j in pairs:
+        if i not in taken and j not in taken:
+            taken |= {i, j}
+            chosen.append((i, j))
+    return chosen
+
+
+def merged_states(parameters: Parameters, pairs: list[tuple[int, int]], visits: Floats) -> Parameters:
+    """Each pair as one state: rows averaged by visits, what led to either now leads to it."""
+    n = len(parameters.initial)
+    owner = np.arange(n)
+    for i, j in pairs:
+        owner[j] = i
+    kept, owner = np.unique(owner, return_inverse=True)
+    member = np.zeros((n, len(kept)))
+    member[np.arange(n), owner] = 1.0
+    weights = member.T * (visits + 1e-9)
+    weights /= weights.sum(axis=1, keepdims=True)
+    return Parameters(
+        initial=parameters.initial @ member,
+        transitions=weights @ parameters.transitions @ member,
+        observations=weights @ parameters.observations,
+    )
