@@ -17,6 +17,7 @@ __all__ = ["cli", "main"]
 _COMMANDS = {
     "simulate": "Sample a log from a domain or a model file.",
     "learn": "Learn a POMDP from a log.",
+    "plan": "Plan towards a goal, act, and report how it went.",
     "show": "Print a model: states, partition, matrices.",
     "demo": "Learn Tiger from a simulated log and compare it with the truth.",
 }

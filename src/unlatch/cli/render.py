@@ -81,7 +81,9 @@ def print_comparison(output: Console, learned: POMDP, truth: POMDP) -> None:
     names = [name for name in truth.observation_names if name in learned.observation_names]
     for action in truth.action_names:
         a, b = learned.action_names.index(action), truth.action_names.index(action)
-        table = Table(title=f"action {escape(action)}: learned \\[true]", title_justify="left", title_style="bold")
+        table = Table(
+            title=f"action {escape(action)}: learned \\[true]", title_justify="left", title_style="bold"
+        )
         table.add_column("state")
         columns = []
         for t, state in enumerate(truth.state_names):

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from unlatch.arrays import Flags, Floats
+from unlatch.arrays import Flags, Floats, Ints
 from unlatch.core.pomdp import Emission
 from unlatch.errors import BeliefCollapseError
 from unlatch.learn.expectation import EncodedLog, ExpectedCounts, Parameters, expected_counts, maximization
@@ -123,6 +123,19 @@ class SquareRoots:
         return np.concatenate(
             [(np.sqrt(r) * s)[m] for r, s, m in zip(parameters, self._scales, self.masks, strict=True)]
         )
+
+    def places(self) -> list[tuple[int, int]]:
+        """For every coordinate: which array (initial, transitions, observations) and its flat index there."""
+        return [(which, int(i)) for which, mask in enumerate(self.masks) for i in np.flatnonzero(mask)]
+
+    def rows(self) -> list[Ints]:
+        """The coordinates of every row of probabilities."""
+        rows, position = [], 0
+        for mask in self.masks:
+            for size in mask.reshape(-1, mask.shape[-1]).sum(axis=1):
+                rows.append(np.arange(position, position + int(size)))
+                position += int(size)
+        return rows
 
     def _roots(self, coordinates: Floats) -> list[Floats]:
         roots, position = [], 0

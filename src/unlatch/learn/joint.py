@@ -115,10 +115,8 @@ def _cluster_polynomial(matrix: Floats, roots: Complexes) -> Floats:
 
 def off_diagonal_residual(family: Floats, weights: Floats, basis: Floats) -> float:
     """Weighted sum of squares outside the diagonals of ``basis^-1 @ X @ basis``."""
-    rotated = _rotated(family, basis)
-    inside = np.einsum("kii->ki", rotated)
-    outside = (rotated**2).sum(axis=(1, 2)) - (inside**2).sum(axis=1)
-    return float(weights @ np.maximum(outside, 0.0))  # rounding can leave a sum just below zero
+    outside = _rotated(family, basis) * (1 - np.eye(len(basis)))
+    return float(weights @ (outside**2).sum(axis=(1, 2)))
 
 
 def diagonals(family: Floats, basis: Floats) -> Floats:

@@ -31,5 +31,5 @@ def canonical_order(model: PSR) -> Ints:
 
 def _geometric(size: int, ratio: float) -> Floats:
     weights = ratio ** np.arange(size)
-    normalised: Floats = weights / weights.sum()
-    return normalised
+    normalized: Floats = weights / weights.sum()
+    return normalized

@@ -23,7 +23,7 @@ from unlatch.learn.predictive import fit_psr
 from unlatch.learn.recovery import read_off
 from unlatch.learn.similarity import CellBasis, SimilarityTransform, find_similarity
 
-__all__ = ["LearnResult", "learn_from_hankel", "learn_pomdp", "learn_psr"]
+__all__ = ["LearnResult", "factorize_log", "learn_from_hankel", "learn_pomdp", "learn_psr"]
 
 _MAX_TEST_LENGTH = 5
 _MAX_WINDOWS = 5_000_000
@@ -119,7 +119,7 @@ def learn_pomdp(
         If the log is too short or no action has a transition matrix of full rank.
     """
     generator, seed = resolve_rng(rng)
-    counts, hankel, factorization = _factorized(
+    counts, hankel, factorization = factorize_log(
         log,
         rank=rank,
         rank_tolerance=rank_tolerance,
@@ -160,7 +160,7 @@ def learn_psr(
     Parameters as in `learn_pomdp`.
     """
     generator, _ = resolve_rng(rng)
-    _, hankel, factorization = _factorized(
+    _, hankel, factorization = factorize_log(
         log,
         rank=rank,
         rank_tolerance=rank_tolerance,
@@ -223,7 +223,7 @@ def _is_dense(rotation: str) -> bool:
     return rotation == "dense"
 
 
-def _factorized(
+def factorize_log(
     log: Trajectory,
     *,
     rank: int | None,

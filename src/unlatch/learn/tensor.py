@@ -33,7 +33,7 @@ from unlatch.learn.hankel import HankelMatrix
 from unlatch.learn.joint import diagonals, newton_refinement, random_basis
 from unlatch.learn.noise import jackknife_variance
 from unlatch.learn.order import canonical_order
-from unlatch.learn.pipeline import _factorized
+from unlatch.learn.pipeline import factorize_log
 from unlatch.learn.predictive import fit_psr
 from unlatch.learn.recovery import read_off
 from unlatch.learn.similarity import SimilarityTransform
@@ -172,7 +172,7 @@ def learn_tensor(
     """
     generator, seed = resolve_rng(rng)
     _check_options(log.action_names, action, emission, draws)
-    _, hankel, factorization = _factorized(
+    _, hankel, factorization = factorize_log(
         log,
         rank=rank,
         rank_tolerance=None,
