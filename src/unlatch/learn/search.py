@@ -38,9 +38,9 @@ _STEPS_PER_STATE = 4_000
 _LEAST_SAMPLE = 20_000
 _LARGEST_SAMPLE = 300_000
 _GROWTH = 4
-_PROBING_PASSES = 25
-_DOUBLING_PASSES = 60
-_MERGING_PASSES = 25
+_PROBING_PASSES = 20
+_DOUBLING_PASSES = 50
+_MERGING_PASSES = 20
 _MERGES_TRIED = 6
 _PATIENCE = 2
 _IMPROVEMENT = 0.5
@@ -156,7 +156,7 @@ class _Searcher:
         return self.state.best
 
     def _round(self) -> bool:
-        """Double, climb, prune; True if that paid."""
+        """Double, climb, prune; True if that paid in more states."""
         state = self.state
         assert state is not None
         before = state.note(self._best)
@@ -172,10 +172,10 @@ class _Searcher:
             f"{len(self._sample)} steps: {self._best.n_states} states doubled and pruned to {pruned.n_states}, "
             f"penalized likelihood {before:.1f} to {after:.1f}"
         )
-        if after > before + _IMPROVEMENT:
+        grown = pruned.n_states > self._best.n_states and after > before + _IMPROVEMENT
+        if after > before:
             state.best = pruned
-            return True
-        return False
+        return grown
 
     # --- samples --------------------------------------------------------------------------------------
 
