@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,9 @@ from unlatch.core.psr import PSR
 from unlatch.core.random import RandomSource, resolve_rng
 from unlatch.core.trajectory import Trajectory
 from unlatch.errors import UsageError
+from unlatch.learn.completion import Completion, complete
 from unlatch.learn.counts import SequenceCounts, count_sequences
+from unlatch.learn.evidence import Evidence
 from unlatch.learn.factorization import RankFactorization, factorize
 from unlatch.learn.hankel import HankelMatrix, estimate_hankel
 from unlatch.learn.predictive import fit_psr
@@ -52,6 +54,10 @@ class LearnResult:
         The intermediate values (``counts`` is None if learning began from a Hankel matrix).
     seed : int or None
         Repeats the result; None if the caller passed a generator.
+    spectral, completion
+        If the model was refined: the spectral model that it began from, and the search and climb that led from
+        there to ``pomdp``. ``rank``, ``partition`` and ``full_rank_actions`` are then those of ``pomdp``, the other
+        values those of the spectral stages.
     """
 
     pomdp: POMDP
@@ -66,7 +72,14 @@ class LearnResult:
     similarity: SimilarityTransform
     counts: SequenceCounts | None = None
     seed: int | None = None
+    spectral: POMDP | None = None
+    completion: Completion | None = None
     diagnostics: Diagnostics = field(default_factory=Diagnostics)
+
+    @property
+    def evidence(self) -> Evidence | None:
+        """How sure the number of states is; None for the plain spectral model."""
+        return None if self.completion is None else self.completion.evidence
 
     def __repr__(self) -> str:
         return f"LearnResult({self.pomdp}, {self.partition}, {len(self.diagnostics)} diagnostics)"
@@ -86,6 +99,9 @@ def learn_pomdp(
     draws: int = 30,
     newton: bool = True,
     rotation: str = "cells",
+    refine: Literal["auto"] | None = None,
+    states: int | None = None,
+    time_limit: float | None = None,
     rng: RandomSource = None,
 ) -> LearnResult:
     """Learn an explicit POMDP from a log of blind exploration.
@@ -107,6 +123,13 @@ def learn_pomdp(
     rotation : "cells" or "dense"
         "dense" is the variant that the paper ran: one random rotation right after the SVD, none inside
         cells.
+    refine : "auto" or None
+        "auto" goes on from the spectral model: a search over the number of states by penalized likelihood, then
+        maximum likelihood on the whole log. None returns the spectral model.
+    states : int, optional
+        Fixes the number of states, of the spectral model and of the search.
+    time_limit : float, optional
+        Seconds for search and climb; the best model found by then is returned.
     rng : int or numpy.random.Generator, optional
 
     Returns
@@ -119,6 +142,8 @@ def learn_pomdp(
         If the log is too short or no action has a transition matrix of full rank.
     """
     generator, seed = resolve_rng(rng)
+    _check_refinement(refine, states, rank)
+    rank = states if rank is None else rank
     counts, hankel, factorization = factorize_log(
         log,
         rank=rank,
@@ -142,7 +167,39 @@ def learn_pomdp(
     )
     fields = {name: getattr(result, name) for name in result.__dataclass_fields__}
     fields.update(counts=counts, seed=seed, diagnostics=log.diagnostics + result.diagnostics)
+    if refine is not None:
+        fields.update(_completed(log, result, states, emission, time_limit, generator))
     return LearnResult(**fields)
+
+
+def _check_refinement(refine: str | None, states: int | None, rank: int | None) -> None:
+    if refine not in ("auto", None):
+        raise UsageError(f"refine must be 'auto' or None, got {refine!r}")
+    if states is not None and (states < 1 or rank not in (None, states)):
+        raise UsageError(f"states must be at least 1 and agree with rank, got {states} and {rank}")
+
+
+def _completed(
+    log: Trajectory,
+    spectral: LearnResult,
+    states: int | None,
+    emission: Emission,
+    time_limit: float | None,
+    rng: np.random.Generator,
+) -> dict[str, object]:
+    """The fields of a result that the search and the climb replace."""
+    found = complete(
+        log, start=spectral.pomdp, states=states, emission=emission, time_limit=time_limit, rng=rng
+    )
+    return {
+        "pomdp": found.pomdp,
+        "rank": found.pomdp.n_states,
+        "partition": found.partition,
+        "full_rank_actions": found.full_rank_actions,
+        "spectral": spectral.pomdp,
+        "completion": found,
+        "diagnostics": log.diagnostics + spectral.diagnostics + found.diagnostics,
+    }
 
 
 def learn_psr(

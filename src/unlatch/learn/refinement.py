@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -100,15 +100,11 @@ def refine(
         zeros=zeros,
         deadline=deadline,
     )
-    refined = POMDP(
+    refined = replace(
+        pomdp,
         transitions=ascent.parameters.transitions,
         observations=ascent.parameters.observations,
         initial=ascent.parameters.initial,
-        emission=pomdp.emission,
-        action_names=pomdp.action_names,
-        observation_names=pomdp.observation_names,
-        state_names=pomdp.state_names,
-        symbol_rewards=pomdp.symbol_rewards,
     )
     return RefineResult(
         pomdp=refined,
