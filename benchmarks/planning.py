@@ -14,6 +14,7 @@ import argparse
 import resource
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from statistics import median
 
 from unlatch import domains
@@ -61,7 +62,8 @@ EXPECTED = {
     "sense-float-reset-3": (7.2, 0.3),
     "sense-float-reset-4": (7.2, 0.3),
 }
-"""What an independent implementation of the paper's planner reached, and how near is near."""
+"""What an independent implementation of the paper's planner reached, and how near is near (a measured mean may
+be two of its standard errors farther off)."""
 
 FLOORS = {"tiger": 4.0, "tmaze": 2.0, "sense-float-reset-3": 6.9, "sense-float-reset-4": 6.9}
 """What automatic exploration must reach."""
@@ -119,7 +121,8 @@ def paper_settings(arguments: argparse.Namespace) -> None:
         met, expected = "", ""
         if name in EXPECTED:
             target, near = EXPECTED[name]
-            expected, met = f"{target} ± {near}", _verdict(abs(played.mean - target) <= near)
+            expected = f"{target} ± {near}"
+            met = _verdict(abs(played.mean - target) <= near + 2 * played.standard_error)
         rows.append([name, _shown(played), _spread(played), expected, met, PUBLISHED[name], f"{seconds:.1f}"])
     _table(
         f"PO-UCT as in the paper (exploration 2, {arguments.simulations} simulations, depth 3)",
@@ -171,7 +174,7 @@ def more_simulations(arguments: argparse.Namespace) -> None:
 
 
 def speed(arguments: argparse.Namespace) -> None:
-    """One search on Tiger, ours and pomdp_py's, taken in turns."""
+    """One search on Tiger, ours and pomdp_py's, in turns of ten searches."""
     try:
         import pomdp_py
         from pomdp_py.problems.tiger.tiger_problem import TigerProblem
@@ -190,12 +193,14 @@ def speed(arguments: argparse.Namespace) -> None:
             rollout_policy=TigerProblem.create().agent.policy_model,
         )
         ours.action()  # compiles
-        mine, theirs = [], []
-        for _ in range(arguments.searches):
-            ours.reset()
-            mine.append(_milliseconds(ours.action))
-            agent = TigerProblem.create().agent
-            theirs.append(_milliseconds(lambda agent=agent: rival.plan(agent)))
+        mine: list[float] = []
+        theirs: list[float] = []
+        while len(mine) < arguments.searches:
+            for _ in range(10):
+                ours.reset()
+                mine.append(_milliseconds(ours.action))
+            for _ in range(10):
+                theirs.append(_milliseconds(partial(rival.plan, TigerProblem.create().agent)))
         ratio = median(theirs) / median(mine)
         row = [
             str(depth),

@@ -17,6 +17,8 @@ _HOMES = {
     "POMDP": "core.pomdp",
     "PSR": "core.psr",
     "Partition": "core.partition",
+    "PartitionModel": "core.partition_model",
+    "Reward": "core.reward",
     "Diagnostic": "core.diagnostics",
     "Diagnostics": "core.diagnostics",
     # simulation
@@ -48,6 +50,12 @@ _HOMES = {
     # baselines
     "learn_em": "learn.em",
     "EMResult": "learn.em",
+    # planning
+    "states_where": "plan.goals",
+    "most_ambiguous_state": "plan.goals",
+    "POUCT": "plan.pouct",
+    "ExactPlanner": "plan.exact",
+    "run_episodes": "plan.episodes",
 }
 
 _MODULES = ("domains", "errors")
@@ -60,8 +68,10 @@ if TYPE_CHECKING:
     from unlatch.core.diagnostics import Diagnostic as Diagnostic
     from unlatch.core.diagnostics import Diagnostics as Diagnostics
     from unlatch.core.partition import Partition as Partition
+    from unlatch.core.partition_model import PartitionModel as PartitionModel
     from unlatch.core.pomdp import POMDP as POMDP
     from unlatch.core.psr import PSR as PSR
+    from unlatch.core.reward import Reward as Reward
     from unlatch.core.trajectory import Trajectory as Trajectory
     from unlatch.files.logs import read_log as read_log
     from unlatch.files.logs import write_log as write_log
@@ -87,6 +97,11 @@ if TYPE_CHECKING:
     from unlatch.learn.similarity import find_similarity as find_similarity
     from unlatch.learn.tensor import TensorResult as TensorResult
     from unlatch.learn.tensor import learn_tensor as learn_tensor
+    from unlatch.plan.episodes import run_episodes as run_episodes
+    from unlatch.plan.exact import ExactPlanner as ExactPlanner
+    from unlatch.plan.goals import most_ambiguous_state as most_ambiguous_state
+    from unlatch.plan.goals import states_where as states_where
+    from unlatch.plan.pouct import POUCT as POUCT
     from unlatch.simulation import simulate as simulate
 
 

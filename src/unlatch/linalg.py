@@ -188,8 +188,8 @@ def stationary_distribution(chain: Floats, start: Floats) -> Floats:
             target[-1] = mass
             result[members] = scipy.linalg.solve(system, target)
     result = np.maximum(result, 0.0)
-    normalised: Floats = result / result.sum()
-    return normalised
+    normalized: Floats = result / result.sum()
+    return normalized
 
 
 def project_to_simplex(rows: Floats) -> Floats:

@@ -20,6 +20,7 @@ _COMMANDS = {
     "plan": "Plan towards a goal, act, and report how it went.",
     "show": "Print a model: states, partition, matrices.",
     "demo": "Learn Tiger from a simulated log and compare it with the truth.",
+    "reproduce": "Make the paper's figures and tables, ours beside the paper's.",
 }
 
 _INTERRUPTED = 130

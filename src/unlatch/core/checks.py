@@ -49,7 +49,7 @@ def finite_floats(field: str, value: ArrayLike, *, ndim: int) -> Floats:
 def distributions(field: str, value: ArrayLike, *, ndim: int) -> Floats:
     """Check that the last axis of ``value`` holds probability distributions; return a read-only copy.
 
-    Sums within 1e-12 of one are left bit for bit; up to 1e-5 they are renormalised with a
+    Sums within 1e-12 of one are left bit for bit; up to 1e-5 they are renormalized with a
     `RepairWarning`; beyond that a `DataError` names the row.
     """
     array = finite_floats(field, value, ndim=ndim)
@@ -75,7 +75,7 @@ def distributions(field: str, value: ArrayLike, *, ndim: int) -> Floats:
         repaired = off > ROUNDING
         array = np.where(repaired[..., None], array / sums[..., None], array)
         warnings.warn(
-            RepairWarning(f"{field}: {int(repaired.sum())} rows off by up to {worst:.1e} were renormalised"),
+            RepairWarning(f"{field}: {int(repaired.sum())} rows off by up to {worst:.1e} were renormalized"),
             stacklevel=4,
         )
     return frozen(array)

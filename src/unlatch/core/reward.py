@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, NoReturn
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 
@@ -43,7 +43,7 @@ class Reward:
     """
 
     kind: Literal["symbols", "observations", "states", "cells"]
-    entries: tuple[tuple[Place | tuple[Symbol, Symbol], float], ...]
+    entries: tuple[tuple[Any, float], ...]
 
     @classmethod
     def from_symbols(cls, model: Model) -> Reward:
@@ -100,14 +100,13 @@ class Reward:
             symbols[:] = symbols[0]
         return ResolvedReward(frozen(symbols), frozen(cells), partition.labels)
 
-    def _places(self, key: object, model: Model, partition: Partition) -> list[tuple[int, ...]]:
+    def _places(self, key: Any, model: Model, partition: Partition) -> list[tuple[int, ...]]:
         """Where ``key`` pays: entries of (action, observation), or cells."""
         if self.kind == "symbols":
             return [(0, symbol_code("observation", key, model.observation_names))]
         if self.kind == "observations":
-            action, observation = key  # type: ignore[misc]
-            a = symbol_code("action", action, model.action_names)
-            return [(a, symbol_code("observation", observation, model.observation_names))]
+            action = symbol_code("action", key[0], model.action_names)
+            return [(action, symbol_code("observation", key[1], model.observation_names))]
         if isinstance(model, PSR):
             raise UsageError(
                 f"a PSR cannot be rewarded on {self.kind}: its coordinates are predictions, not states; "
@@ -151,7 +150,7 @@ def unknown(kind: str, symbol: object, names: tuple[str, ...]) -> NoReturn:
     raise UsageError(f"unknown {kind} {symbol!r}: the model knows {listing}{more}")
 
 
-def _checked_entries(kind: str, rewards: Mapping[object, float]) -> tuple[tuple[object, float], ...]:
+def _checked_entries(kind: str, rewards: Mapping[Any, float]) -> tuple[tuple[Any, float], ...]:
     if not isinstance(rewards, Mapping) or not rewards:
         raise UsageError(f"a reward on {kind} needs a mapping from at least one of them to a number")
     return tuple((key, _finite(key, value)) for key, value in rewards.items())
@@ -188,12 +187,15 @@ def _cell(key: object, model: Model, partition: Partition) -> int:
     raise UsageError(f"unknown cell {key!r}: the model has {partition.n_cells} cells, {partition}")
 
 
+def _state_names(model: POMDP | PartitionModel) -> tuple[str, ...]:
+    if isinstance(model, POMDP):
+        return model.state_names
+    return tuple(str(s) for s in range(model.n_states))
+
+
 def _cells_of_states(key: object, model: POMDP | PartitionModel, partition: Partition) -> list[int]:
     """Cells that together are exactly the states that ``key`` stands for."""
-    if isinstance(model, POMDP):
-        names = model.state_names
-    else:
-        names = tuple(str(s) for s in range(model.n_states))
+    names = _state_names(model)
     states = key if isinstance(key, tuple) else (key,)
     wanted = {symbol_code("state", state, names) for state in states}
     cells = sorted({int(partition.labels[s]) for s in wanted})

@@ -9,7 +9,7 @@ from unlatch.kernels._jit import kernel
 
 @kernel
 def filter_steps(updates, final, belief, actions, observations):  # type: ignore[no-untyped-def]
-    """Advance ``belief`` (in place) through the steps, normalised after each.
+    """Advance ``belief`` (in place) through the steps, normalized after each.
 
     Returns (log-likelihood, steps done). Fewer steps done than given means that the next observation has
     no positive probability under the belief before it, which is left in ``belief``.

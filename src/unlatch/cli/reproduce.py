@@ -1,0 +1,64 @@
+"""``unlatch reproduce``."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+
+import click
+
+from unlatch.cli.progress import progress_bar
+
+_NAMES = ("fig5", "fig6", "fig7", "fig9", "table2", "table3", "table4", "table5", "table6", "all")
+
+
+@click.command()
+@click.argument("target", type=click.Choice(_NAMES))
+@click.option("--seeds", type=click.IntRange(min=1), default=20, show_default=True, help="Logs per domain.")
+@click.option(
+    "--workers", type=click.IntRange(min=1), default=1, show_default=True, help="Processes, one thread each."
+)
+@click.option(
+    "--out", type=click.Path(path_type=Path, file_okay=False), default=Path("reproduction"), show_default=True,
+    help="Folder for units, rows, figures and tables.",
+)  # fmt: skip
+@click.option("--sizes-up-to", type=click.IntRange(min=30_000), metavar="N", help="Leave out longer logs.")
+@click.option(
+    "--time-limit", type=click.FloatRange(min=0, min_open=True), default=3600.0, show_default=True,
+    help="Seconds after which a unit is killed and recorded as failed.",
+)  # fmt: skip
+@click.option("--force", is_flag=True, help="Go on in a folder made with other settings; kept on record.")
+def reproduce(
+    target: str, seeds: int, workers: int, out: Path, sizes_up_to: int | None, time_limit: float, force: bool
+) -> None:
+    """Make TARGET, a figure or table of the paper or all of them, with the paper's numbers beside ours.
+
+    Work is done in units that are kept one by one: a run that was killed, or interrupted by Ctrl-C, goes on
+    where it stopped when the same command is given again. Several such commands may share a folder.
+    """
+    from unlatch.cli.render import console
+    from unlatch.study.reproduction import reproduce_targets
+
+    try:
+        with progress_bar():
+            done = reproduce_targets(
+                target,
+                out,
+                seeds=seeds,
+                workers=workers,
+                sizes_up_to=sizes_up_to,
+                time_limit=time_limit,
+                force=force,
+            )
+    except KeyboardInterrupt:
+        click.echo(f"finished units are kept; go on with: unlatch {shlex.join(sys.argv[1:])}", err=True)
+        raise
+    screen = console()
+    for study, summary in done.summaries.items():
+        failed = f", {summary.failed} failed (see {out / study / 'rows.csv'})" if summary.failed else ""
+        screen.print(
+            f"{study}: {summary.finished} units{failed}; {summary.run_here} of them run now", markup=False
+        )
+    for path in done.files:
+        screen.print(f"wrote {path}", markup=False)

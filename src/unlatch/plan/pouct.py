@@ -1,0 +1,413 @@
+"""PO-UCT (Silver and Veness 2010): Monte Carlo tree search over histories, from an exact belief."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from unlatch.arrays import Floats, Ints
+from unlatch.core.checks import frozen
+from unlatch.core.pomdp import POMDP
+from unlatch.core.progress import report
+from unlatch.core.psr import PSR
+from unlatch.core.random import RandomSource, resolve_rng
+from unlatch.core.reward import Model, Reward, Symbol
+from unlatch.errors import DataError, UsageError
+from unlatch.plan.belief import BeliefTracker, OnCollapse
+from unlatch.plan.problem import PlanningProblem, planning_problem
+
+if TYPE_CHECKING:
+    from unlatch.kernels.treesearch import Problem, Settings, Tree, World
+
+__all__ = ["POUCT", "SearchResult"]
+
+Bonus = Literal["polynomial", "ucb1"]
+Sampling = Literal["state", "belief"]
+
+_NEGLIGIBLE = 1e-6
+"""Weight of a reward below which the steps that earn it are not simulated."""
+
+_WIDTHS = {"polynomial": 0.35, "ucb1": 0.7}
+"""Automatic exploration, in units of the spread of returns."""
+
+_STEPS_PER_CALL = 1 << 20
+"""Simulated steps per kernel call: a tenth of a second or two, so that Ctrl-C is answered soon."""
+
+
+@dataclass(frozen=True, eq=False)
+class SearchResult:
+    """What one search found at its root.
+
+    ``values`` holds the mean return of every action as the search weighs it (an action never tried: its
+    expected immediate reward; an illegal one: minus infinity), ``visits`` how often each was tried, kept
+    simulations included. ``depth`` is the most steps that a simulation took inside the tree.
+    """
+
+    action: int
+    values: Floats
+    visits: Ints
+    simulations: int
+    nodes: int
+    depth: int
+    full: bool
+
+
+class POUCT:
+    """A planner that searches from the current belief before every action.
+
+    Parameters
+    ----------
+    model : POMDP, PartitionModel or PSR
+    reward : Reward, optional
+        By default the reward that the model learned with its symbols.
+    simulations : int
+        Simulations per search.
+    depth : int
+        Steps that a simulation looks ahead. With a discount it is cut where rewards weigh less than 1e-6.
+    exploration : "auto" or float
+        The constant of the bonus, in units of the reward. "auto" takes it from the spread of returns, and
+        with it the defaults of ``patience`` and ``reuse`` that go with a moving window. A number is the
+        paper's planner, plain sums and a new tree at every step; its constant is 2.
+    bonus : "polynomial" or "ucb1"
+        ``c N^(1/4) / n^(1/2)`` or ``c (log N / n)^(1/2)``, for ``n`` of ``N`` visits.
+    sampling : "state" or "belief", optional
+        Whether a simulation draws a hidden state (or cell) first and the observation from it, or the
+        observation from the mixture under the whole belief. Estimates that are no distributions are
+        projected before they are drawn from. By default "state", for a PSR "belief".
+    discount : float
+        Factor per step, from 0 to 1.
+    patience : float, optional
+        What a reward one step later in the window counts for while searching, from 0 to 1. By default
+        ``1 - 1 / (2 depth)`` with automatic exploration, else 1: a window that moves along with the
+        agent must prefer the sooner of two equals, or it puts off its reward for ever.
+    reuse : bool, optional
+        Whether the subtree of what really happened is kept. By default with automatic exploration.
+    actions : collection of names or indices, optional
+        The legal actions; all by default.
+    max_nodes : int
+        Nodes that the tree may have; beyond it simulations go on without growing it.
+    time_limit : float, optional
+        Seconds after which a search stops, whatever its number of simulations.
+    on_collapse : "raise", "reset" or "mix"
+        What follows an observation that is impossible under the belief: `BeliefCollapseError`, a start
+        from the initial belief, or the belief of an agent that knew nothing before that step. Counted
+        in ``collapses``.
+    rng : int or numpy.random.Generator, optional
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        reward: Reward | None = None,
+        *,
+        simulations: int = 1000,
+        depth: int = 3,
+        exploration: float | Literal["auto"] = "auto",
+        bonus: Bonus = "polynomial",
+        sampling: Sampling | None = None,
+        discount: float = 1.0,
+        patience: float | None = None,
+        reuse: bool | None = None,
+        actions: Iterable[Symbol] | None = None,
+        max_nodes: int = 1_000_000,
+        time_limit: float | None = None,
+        on_collapse: OnCollapse = "raise",
+        rng: RandomSource = None,
+    ) -> None:
+        self._problem = planning_problem(model, reward, actions)
+        self.model = model
+        self.reward = self._problem.reward
+        self.simulations = _whole("simulations", simulations, 0)
+        self.on_collapse = on_collapse
+        self.time_limit = None if time_limit is None else _number("time_limit", time_limit, 0.0, math.inf)
+        self._tracker = BeliefTracker(self._problem, on_collapse)
+        generator, self.seed = resolve_rng(rng)
+        self._random = generator.integers(1, 2**64, size=2, dtype=np.uint64)
+        automatic = exploration == "auto"
+        self._reuse = automatic if reuse is None else bool(reuse)
+        self._settings = _settings(
+            self._problem, depth, exploration, bonus, discount, patience, _whole("max_nodes", max_nodes, 1)
+        )
+        self._tables = _tables(self._problem, _checked_sampling(sampling, model))
+        self._batch = _batch(self._problem, self._settings, self._tables)
+        self._tree = self._new_tree()
+        if self.time_limit is not None:
+            self._compile()
+
+    @property
+    def belief(self) -> Floats:
+        """The exact belief after the steps observed so far."""
+        return self._tracker.belief
+
+    @property
+    def collapses(self) -> int:
+        """How many observations were impossible under the belief."""
+        return self._tracker.collapses
+
+    def reset(self) -> None:
+        """Begin a new episode: the initial belief, an empty tree. The random stream runs on."""
+        self._tracker.reset()
+        self._tree = self._new_tree()
+
+    def action(self, belief: ArrayLike | None = None) -> int:
+        """The index of the action to take: at ``belief``, or at the planner's own."""
+        return self.search(belief).action
+
+    def search(self, belief: ArrayLike | None = None) -> SearchResult:
+        """Simulate from the planner's own belief, growing the tree that it keeps; or from ``belief``, in a
+        tree of its own."""
+        from unlatch.kernels.treesearch import decide
+        from unlatch.plan.tree import roomy_tree
+
+        tree = self._tree if belief is None else self._new_tree()
+        root = self._tracker.belief.copy() if belief is None else self._problem.checked_belief(belief)
+        room = int(tree.size[0]) + self.simulations + 1
+        tree = roomy_tree(tree, min(self._settings.max_nodes, room))
+        if belief is None:
+            self._tree = tree
+        done = self._simulate(tree, root)
+        values = np.empty(self.model.n_actions)
+        action = decide(tree, self._problem.legal, self._problem.expected, root, values, self._random)
+        legal = np.isfinite(values)
+        values[legal] = self._problem.unscaled(values[legal])
+        return SearchResult(
+            action=int(action),
+            values=frozen(values),
+            visits=frozen(tree.visits[0].astype(np.int64)),
+            simulations=done,
+            nodes=int(tree.size[0]),
+            depth=int(tree.deepest[0]),
+            full=int(tree.size[0]) >= self._settings.max_nodes,
+        )
+
+    def observe(self, action: Symbol, observation: Symbol) -> None:
+        """Tell what was done and seen, by name or index: updates the belief exactly and, with ``reuse``,
+        keeps the part of the tree below it."""
+        from unlatch.kernels.treesearch import keep_subtree, new_root
+
+        if self._tracker.observe(action, observation) and self._reuse:
+            code = self._problem.observation_code(observation)
+            keep_subtree(self._tree, self._settings, self._problem.action_code(action), code)
+        else:
+            new_root(self._tree)
+
+    def state(self) -> dict[str, Any]:
+        """Everything that changes while planning, as plain numbers and lists that JSON can hold."""
+        from unlatch.plan.tree import tree_state
+
+        return {
+            **self._tracker.state(),
+            "random": self._random.tolist(),
+            "tree": tree_state(self._tree),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Return to what `state` recorded, on a planner made with the same model and options: it then acts
+        as the recorded one would have."""
+        from unlatch.plan.tree import tree_from_state
+
+        if not isinstance(state, dict):
+            raise DataError(f"a planner's state is a mapping, got {type(state).__name__}")
+        random = _checked_words(state.get("random"))
+        tree = tree_from_state(
+            state.get("tree") or {}, self.model.n_actions, self.model.n_observations, self._settings.max_nodes
+        )
+        self._tracker.restore(state)
+        self._random, self._tree = random, tree
+
+    def calls_per_episode(self, steps: int) -> float:
+        """Kernel calls of the usual length that an episode of ``steps`` steps would fill."""
+        return steps * self.simulations / self._batch
+
+    def play(self, world: World, uniforms: Floats) -> tuple[Floats, Ints, Ints]:
+        """Act out one episode per row of ``uniforms`` inside a kernel: sums of rewards, steps in every true
+        state, collapses. The same as `run_episodes` does by calls, without the calls; a planner that
+        would raise on a collapse is reset instead.
+        """
+        from unlatch.kernels.treesearch import RAISE, RESET, play
+        from unlatch.plan.tree import roomy_tree
+
+        episodes, steps = len(uniforms), uniforms.shape[1] // 2
+        room = steps * self.simulations + 1
+        self._tree = roomy_tree(self._tree, min(self._settings.max_nodes, room))
+        totals = np.zeros(episodes)
+        occupancy = np.zeros((episodes, len(world.starting)), dtype=np.int64)
+        collapses = np.zeros(episodes, dtype=np.int64)
+        play(
+            world,
+            uniforms,
+            self._tables,
+            self._settings,
+            self.simulations,
+            self._tree,
+            self._reuse,
+            self._problem.initial,
+            self._problem.mixing,
+            RESET if self._tracker.policy == RAISE else self._tracker.policy,
+            self._random,
+            totals,
+            occupancy,
+            collapses,
+        )
+        self._tracker.collapses += int(collapses.sum())
+        self.reset()
+        return totals, occupancy, collapses
+
+    def _new_tree(self) -> Tree:
+        from unlatch.plan.tree import empty_tree
+
+        return empty_tree(self.model.n_actions, min(self._settings.max_nodes, self.simulations + 1))
+
+    def _simulate(self, tree: Tree, belief: Floats) -> int:
+        """Grow ``tree`` in batches until the simulations or the time are spent; returns simulations done."""
+        from unlatch.kernels.treesearch import search
+
+        begun = time.perf_counter()
+        done = 0
+        batch = self._batch if self.time_limit is None else 1
+        while done < self.simulations:
+            if self.time_limit is not None:
+                elapsed = time.perf_counter() - begun
+                if elapsed >= self.time_limit:
+                    break
+                batch = _timed_batch(done, elapsed, self.time_limit)
+            batch = min(batch, self._batch, self.simulations - done)
+            search(self._tables, self._settings, tree, belief, batch, self._random)
+            done += batch
+            if done < self.simulations:
+                report("searching", done, self.simulations)
+        return done
+
+    def _compile(self) -> None:
+        """Run the kernel once beforehand, so that compiling does not count against the time limit."""
+        from unlatch.kernels.treesearch import search
+
+        search(self._tables, self._settings, self._new_tree(), self._tracker.belief.copy(), 0, self._random)
+
+
+def _timed_batch(done: int, elapsed: float, limit: float) -> int:
+    """As many simulations as fit 5 ms or half the time left, at the speed so far; at first one."""
+    if done == 0 or elapsed <= 0:
+        return 1
+    return max(1, int(done / elapsed * min(0.005, (limit - elapsed) / 2)))
+
+
+def _settings(
+    problem: PlanningProblem,
+    depth: int,
+    exploration: float | str,
+    bonus: str,
+    discount: float,
+    patience: float | None,
+    max_nodes: int,
+) -> Settings:
+    from unlatch.kernels.treesearch import Settings
+
+    if bonus not in get_args(Bonus):
+        raise UsageError(f"bonus must be 'polynomial' or 'ucb1', got {bonus!r}")
+    discount = _number("discount", discount, 0.0, 1.0)
+    window = _window(_whole("depth", depth, 1), discount)
+    automatic = exploration == "auto"
+    if patience is None:
+        patience = 1 - 1 / (2 * window) if automatic else 1.0
+    factor = discount * _number("patience", patience, 0.0, 1.0)
+    window = _window(window, factor)
+    if automatic:
+        width = _WIDTHS[bonus] * problem.span * _spread(window, factor)
+    else:
+        width = min(_number("exploration", exploration, 0.0, math.inf) / problem.scale, 1e150)
+    return Settings(
+        depth=window,
+        exploration=width,
+        logarithmic=bonus == "ucb1",
+        discount=factor,
+        max_nodes=max_nodes,
+    )
+
+
+def _window(depth: int, factor: float) -> int:
+    """``depth``, or fewer steps if the rest would weigh next to nothing."""
+    if factor == 1:
+        return depth
+    if factor == 0:
+        return 1
+    return min(depth, math.ceil(math.log(_NEGLIGIBLE) / math.log(factor)))
+
+
+def _spread(depth: int, factor: float) -> float:
+    """How far returns spread if every step's reward spreads by one and steps are independent: the root of
+    the sum of squared weights."""
+    if factor == 1:
+        return math.sqrt(depth)
+    return math.sqrt((1 - factor ** (2 * depth)) / (1 - factor**2))
+
+
+def _tables(problem: PlanningProblem, sampling: int) -> Problem:
+    from unlatch.kernels.treesearch import Problem
+
+    return Problem(
+        updates=problem.updates,
+        final=problem.final,
+        shows=problem.shows,
+        shown=frozen(np.cumsum(problem.shows, axis=2)),
+        following=frozen(np.cumsum(problem.updates, axis=3)),
+        moves=frozen(np.cumsum(problem.updates.sum(axis=1), axis=2)),
+        labels=problem.labels,
+        symbol_rewards=problem.symbol_rewards,
+        cell_rewards=problem.cell_rewards,
+        cells_pay=bool(problem.cell_rewards.any()),
+        expected=problem.expected,
+        legal=problem.legal,
+        sampling=sampling,
+    )
+
+
+def _checked_sampling(sampling: str | None, model: Model) -> int:
+    from unlatch.kernels.treesearch import BY_BELIEF, BY_CELL, BY_STATE
+
+    if sampling is not None and sampling not in get_args(Sampling):
+        raise UsageError(f"sampling must be 'state' or 'belief', got {sampling!r}")
+    if sampling == "state" and isinstance(model, PSR):
+        raise UsageError(
+            "a PSR has no states to draw: its coordinates are predictions; use sampling='belief' (the default)"
+        )
+    if sampling == "belief" or isinstance(model, PSR):
+        return BY_BELIEF
+    return BY_STATE if isinstance(model, POMDP) else BY_CELL
+
+
+def _batch(problem: PlanningProblem, settings: Settings, tables: Problem) -> int:
+    """Simulations per kernel call."""
+    from unlatch.kernels.treesearch import BY_STATE
+
+    products = problem.rank * (problem.rank + problem.model.n_observations)
+    cost = 1 if tables.sampling == BY_STATE else 1 + products // 16
+    return max(1, _STEPS_PER_CALL // (settings.depth * cost))
+
+
+def _whole(name: str, value: object, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise UsageError(f"{name} must be a whole number of at least {least}, got {value!r}")
+    return int(value)
+
+
+def _number(name: str, value: object, least: float, most: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        raise UsageError(f"{name} must be a number, got {value!r}")
+    if not least <= value <= most or math.isinf(value):
+        raise UsageError(f"{name} must be a finite number from {least} to {most}, got {value!r}")
+    return float(value)
+
+
+def _checked_words(words: object) -> NDArray[np.uint64]:
+    """The two words of the random stream that a planner's state recorded."""
+    whole = isinstance(words, list) and len(words) == 2 and all(type(word) is int for word in words)
+    if not whole or not all(0 <= word < 2**64 for word in words) or not any(words):  # type: ignore[attr-defined, arg-type]
+        raise DataError("a planner's state needs the two words of its random stream")
+    return np.array(words, dtype=np.uint64)

@@ -1,0 +1,146 @@
+"""A model and a reward as the numbers that a planner computes with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from unlatch.arrays import Floats, Ints
+from unlatch.core.checks import ROUNDING, distributions, finite_floats, frozen
+from unlatch.core.partition_model import PartitionModel
+from unlatch.core.pomdp import POMDP
+from unlatch.core.psr import PSR
+from unlatch.core.reward import Model, Reward, Symbol, symbol_code
+from unlatch.errors import DataError, NumericalError, UsageError
+
+__all__ = ["PlanningProblem", "planning_problem"]
+
+_POSSIBLE = 1e-12
+"""Probability from which a symbol counts as one that an action can show."""
+
+
+@dataclass(frozen=True, eq=False)
+class PlanningProblem:
+    """The triple of a model with a reward in units of its largest absolute value.
+
+    Without that scaling a reward of 1e308 would overflow and one of 1e-300 would drown in a bonus.
+    """
+
+    model: Model
+    reward: Reward
+    initial: Floats  # (k,)
+    updates: Floats  # (actions, observations, k, k)
+    final: Floats  # (k,)
+    shows: Floats  # (actions, k, observations): probability of an observation, linear in the belief
+    labels: Ints  # (k,): cell of every coordinate
+    symbol_rewards: Floats  # (actions, observations), scaled
+    cell_rewards: Floats  # (cells,), scaled
+    expected: Floats  # (actions, k): expected reward of an action, linear in the belief, scaled
+    scale: float
+    legal: Ints  # actions to choose from
+
+    @property
+    def rank(self) -> int:
+        return len(self.initial)
+
+    @property
+    def span(self) -> float:
+        """Largest minus smallest reward that one legal step can pay, scaled."""
+        shows = self.shows[self.legal]
+        rewards = self.symbol_rewards[self.legal][(np.abs(shows) > _POSSIBLE).any(axis=1)]
+        return (float(np.ptp(rewards)) if rewards.size else 0.0) + float(np.ptp(self.cell_rewards))
+
+    @property
+    def mixing(self) -> Floats:
+        """The belief of an agent that knows nothing: uniform over states where there are states, else the
+        initial one."""
+        if isinstance(self.model, POMDP):
+            return frozen(np.full(self.rank, 1 / self.rank))
+        return self.initial
+
+    def unscaled(self, values: Floats) -> Floats:
+        """Values in the units of the reward; those beyond the largest float become that."""
+        largest = np.finfo(np.float64).max
+        with np.errstate(over="ignore"):
+            result: Floats = np.clip(values * self.scale, -largest, largest)
+        return result
+
+    def checked_belief(self, belief: ArrayLike) -> Floats:
+        """A belief that a caller passed, normalized once, as a fresh array."""
+        if isinstance(self.model, POMDP):
+            weights = distributions("belief", belief, ndim=1)
+        else:
+            weights = finite_floats("belief", belief, ndim=1)
+        if weights.shape != self.initial.shape:
+            raise DataError(f"belief: {weights.shape[0]} entries, the model has {self.rank}")
+        total = float(weights @ self.final)
+        if not total > 0:
+            raise DataError(f"belief: its total probability is {total}; it must be 1")
+        result: Floats = weights / total
+        return result
+
+    def action_code(self, action: Symbol) -> int:
+        """The index of an action given by name or index."""
+        return symbol_code("action", action, self.model.action_names)
+
+    def observation_code(self, observation: Symbol) -> int:
+        """The index of an observation given by name or index; -1 for a name outside the alphabet, which is
+        a thing that may be seen though the model holds it impossible."""
+        if isinstance(observation, str) and observation not in self.model.observation_names:
+            return -1
+        return symbol_code("observation", observation, self.model.observation_names)
+
+
+def planning_problem(
+    model: Model, reward: Reward | None, actions: Iterable[Symbol] | None = None
+) -> PlanningProblem:
+    """Resolve ``reward`` (by default the learned one) on ``model``, restricted to legal ``actions``."""
+    if not isinstance(model, POMDP | PartitionModel | PSR):
+        raise UsageError(f"expected a POMDP, a PartitionModel or a PSR, got {type(model).__name__}")
+    if reward is None:
+        reward = Reward.from_symbols(model)
+    if not isinstance(reward, Reward):
+        raise UsageError(f"expected a Reward, got {type(reward).__name__}")
+    resolved = reward.resolve(model)
+    psr = model.to_psr()
+    scale = max(float(np.abs(resolved.symbols).max()), float(np.abs(resolved.cells).max())) or 1.0
+    shows = np.einsum("aoij,j->aio", psr.updates, psr.final)
+    symbols, cells = resolved.symbols / scale, resolved.cells / scale
+    expected = np.einsum("aio,ao->ai", shows, symbols) + cells[resolved.labels] * psr.final
+    arrays: dict[str, Any] = {
+        "initial": _normalized(psr),
+        "updates": psr.updates,
+        "final": psr.final,
+        "shows": frozen(shows),
+        "labels": resolved.labels,
+        "symbol_rewards": frozen(symbols),
+        "cell_rewards": frozen(cells),
+        "expected": frozen(expected),
+        "legal": _legal(actions, model),
+    }
+    return PlanningProblem(model=model, reward=reward, scale=scale, **arrays)
+
+
+def _normalized(psr: PSR) -> Floats:
+    total = float(psr.initial @ psr.final)
+    if not total > 0:
+        raise NumericalError(
+            f"the model gives the empty sequence probability {total}; such a PSR predicts nothing, learn it anew "
+            "from more data"
+        )
+    return psr.initial if abs(total - 1) <= ROUNDING else frozen(psr.initial / total)
+
+
+def _legal(actions: Iterable[Symbol] | None, model: Model) -> Ints:
+    if actions is None:
+        return frozen(np.arange(model.n_actions))
+    if isinstance(actions, str):
+        raise UsageError(f"actions must be a collection of actions, got the text {actions!r}")
+    codes = sorted({symbol_code("action", action, model.action_names) for action in actions})
+    if not codes:
+        raise UsageError("no action is legal: a planner needs at least one to choose")
+    return frozen(np.array(codes, dtype=np.int64))

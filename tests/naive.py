@@ -1,0 +1,190 @@
+"""Slow, readable twins of the kernels: what they must equal. And random models to try both on."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from unlatch import POMDP, PSR, SequenceCounts, Trajectory
+
+Window = tuple[tuple[int, int], ...]
+"""A sequence of (action, observation) pairs."""
+
+
+# --- counting -------------------------------------------------------------------------------------------
+
+
+def count_windows(log: Trajectory, longest: int) -> dict[Window, int]:
+    """How often every window of up to ``longest`` pairs occurs inside an episode."""
+    counts: dict[Window, int] = {}
+    pairs = list(zip(log.actions.tolist(), log.observations.tolist(), strict=True))
+    for start, end in zip(log.episode_starts.tolist(), log.episode_ends.tolist(), strict=True):
+        for t in range(start, end):
+            for stop in range(t + 1, min(t + longest, end) + 1):
+                window = tuple(pairs[t:stop])
+                counts[window] = counts.get(window, 0) + 1
+    return counts
+
+
+def count_windows_by_block(log: Trajectory, length: int, blocks: int) -> dict[Window, list[int]]:
+    """How often every window of ``length`` pairs begins in each block; step t is in t * blocks // steps."""
+    counts: dict[Window, list[int]] = {}
+    pairs = list(zip(log.actions.tolist(), log.observations.tolist(), strict=True))
+    for start, end in zip(log.episode_starts.tolist(), log.episode_ends.tolist(), strict=True):
+        for t in range(start, end - length + 1):
+            window = tuple(pairs[t : t + length])
+            counts.setdefault(window, [0] * blocks)[t * blocks // len(log)] += 1
+    return counts
+
+
+def spelled_out(counts: SequenceCounts) -> dict[Window, int]:
+    """What was counted, as the dictionary that `count_windows` gives."""
+    return {
+        tuple(divmod(symbol, counts.n_observations) for symbol in window): total
+        for table in counts.tables
+        for window, total in zip(table.symbols().tolist(), table.totals.tolist(), strict=True)
+    }
+
+
+def big_number(symbols: Sequence[int], base: int) -> int:
+    """The symbols as the digits of one (arbitrarily large) integer, the first the most significant."""
+    number = 0
+    for symbol in symbols:
+        number = number * base + int(symbol)
+    return number
+
+
+# --- probabilities --------------------------------------------------------------------------------------
+
+
+def path_probability(pomdp: POMDP, actions: Sequence[int], observations: Sequence[int]) -> float:
+    """``P(observations | actions)`` from ``initial``: the sum over every path of hidden states."""
+    total = 0.0
+    for path in itertools.product(range(pomdp.n_states), repeat=len(actions) + 1):
+        probability = pomdp.initial[path[0]]
+        for t, (action, observation) in enumerate(zip(actions, observations, strict=True)):
+            shower = path[t] if pomdp.emission == "departure" else path[t + 1]
+            probability *= pomdp.transitions[action, path[t], path[t + 1]]
+            probability *= pomdp.observations[action, shower, observation]
+        total += probability
+    return float(total)
+
+
+def filter_steps(
+    model: PSR, actions: Sequence[int], observations: Sequence[int]
+) -> tuple[float, list[float], int]:
+    """Log-likelihood, last belief and number of steps until an observation has no positive probability."""
+    belief = model.initial.tolist()
+    k = len(belief)
+    total = 0.0
+    for t, (action, observation) in enumerate(zip(actions, observations, strict=True)):
+        matrix = model.updates[action, observation].tolist()
+        after = [sum(belief[i] * matrix[i][j] for i in range(k)) for j in range(k)]
+        probability = sum(after[j] * model.final[j] for j in range(k))
+        if not probability > 0:
+            return total, belief, t
+        belief = [value / probability for value in after]
+        total += math.log(probability)
+    return total, belief, len(actions)
+
+
+# --- simulation -----------------------------------------------------------------------------------------
+
+
+def draw(probabilities: Sequence[float], uniform: float) -> int:
+    """The outcome in whose interval ``uniform`` falls; the last possible one if rounding leaves a gap."""
+    total = 0.0
+    last = 0
+    for outcome, probability in enumerate(probabilities):
+        if total + probability > total:
+            last = outcome
+            total += probability
+            if uniform < total:
+                return outcome
+    return last
+
+
+def simulate(
+    pomdp: POMDP, uniforms: NDArray[np.float64], *, state: int, policy: ArrayLike | None = None
+) -> tuple[list[int], list[int], int]:
+    """Actions, observations and the last state; uniform numbers for the action, the observation, the state."""
+    chances = np.full(pomdp.n_actions, 1 / pomdp.n_actions) if policy is None else np.asarray(policy)
+    actions, observations = [], []
+    for for_action, for_observation, for_state in uniforms:
+        action = draw(chances, for_action)
+        following = draw(pomdp.transitions[action, state], for_state)
+        shower = state if pomdp.emission == "departure" else following
+        actions.append(action)
+        observations.append(draw(pomdp.observations[action, shower], for_observation))
+        state = following
+    return actions, observations, state
+
+
+# --- the simplex ----------------------------------------------------------------------------------------
+
+
+def project_to_simplex(row: ArrayLike) -> NDArray[np.float64]:
+    """The nearest distribution: bisection for the threshold that leaves a total of one."""
+    values = np.asarray(row, dtype=float)
+    low, high = values.min() - 1.0, values.max()
+    for _ in range(200):
+        middle = (low + high) / 2
+        if np.maximum(values - middle, 0).sum() > 1:
+            low = middle
+        else:
+            high = middle
+    return np.maximum(values - (low + high) / 2, 0)
+
+
+# --- models ---------------------------------------------------------------------------------------------
+
+
+def random_pomdp(
+    rng: np.random.Generator,
+    *,
+    states: int = 3,
+    actions: int = 2,
+    observations: int = 3,
+    emission: str = "departure",
+    concentration: float = 1.0,
+) -> POMDP:
+    """All rows drawn from a symmetric Dirichlet distribution."""
+    return POMDP(
+        transitions=rng.dirichlet(np.full(states, concentration), (actions, states)),
+        observations=rng.dirichlet(np.full(observations, concentration), (actions, states)),
+        initial=rng.dirichlet(np.ones(states)),
+        emission=emission,
+    )
+
+
+def stationary_start(pomdp: POMDP) -> POMDP:
+    """The same model begun in its stationary distribution under uniform exploration."""
+    return POMDP(
+        transitions=pomdp.transitions,
+        observations=pomdp.observations,
+        initial=pomdp.stationary(),
+        emission=pomdp.emission,
+        action_names=pomdp.action_names,
+        observation_names=pomdp.observation_names,
+        state_names=pomdp.state_names,
+        symbol_rewards=pomdp.symbol_rewards,
+    )
+
+
+def distance_up_to_relabeling(model: POMDP, truth: POMDP) -> float:
+    """Largest difference of any entry of any array, under the best matching of the states."""
+    if model.n_states != truth.n_states:
+        return math.inf
+    candidates = (model.reordered(order) for order in itertools.permutations(range(truth.n_states)))
+    return min(
+        max(
+            float(np.abs(candidate.transitions - truth.transitions).max()),
+            float(np.abs(candidate.observations - truth.observations).max()),
+            float(np.abs(candidate.initial - truth.initial).max()),
+        )
+        for candidate in candidates
+    )

@@ -1,0 +1,258 @@
+"""Acting in the truth with a planner that knows only its own model."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from unlatch import POMDP, POUCT, ExactPlanner, Reward, domains, run_episodes
+from unlatch.core.progress import listening
+from unlatch.errors import BeliefCollapseError, UsageError
+from unlatch.plan import episodes as module
+
+TIGER = domains.tiger()
+HALLWAY = domains.noisy_hallway()
+MIDDLE = Reward.on_states({"middle": 1.0})
+
+
+class Stubborn:
+    """A planner from elsewhere: it has nothing but the protocol."""
+
+    def __init__(self, action, collapse_on=None):
+        self.next, self.collapse_on, self.log = action, collapse_on, []
+
+    def reset(self):
+        self.log.append("reset")
+
+    def action(self):
+        return self.next
+
+    def observe(self, action, observation):
+        self.log.append((action, observation))
+        if observation == self.collapse_on:
+            raise BeliefCollapseError("never seen")
+
+
+def renamed(model, **changes):
+    fields = {
+        "transitions": model.transitions,
+        "observations": model.observations,
+        "initial": model.initial,
+        "action_names": model.action_names,
+        "observation_names": model.observation_names,
+        "symbol_rewards": model.symbol_rewards,
+    }
+    return POMDP(**{**fields, **changes})
+
+
+# --- keeping score ------------------------------------------------------------------------------------------
+
+
+def test_a_planner_needs_only_the_protocol():
+    planner = Stubborn("listen")
+    played = run_episodes(TIGER, planner, episodes=3, steps=4, rng=0)
+    assert played.rewards.tolist() == [-4, -4, -4]
+    assert played.occupancy.sum(axis=1).tolist() == [4, 4, 4]
+    assert planner.log.count("reset") == 4  # before every episode, and once all is over
+    assert {action for action, _ in (step for step in planner.log if step != "reset")} == {"listen"}
+    assert played.mean == -4
+    assert played.standard_error == 0
+    assert played.collapses.sum() == 0
+
+
+def test_states_pay_when_they_are_left():
+    stay = run_episodes(HALLWAY, Stubborn("stay"), episodes=2000, steps=3, reward=MIDDLE, rng=0)
+    assert np.array_equal(stay.rewards, stay.occupancy[:, 1])
+    assert set(stay.rewards.tolist()) == {0.0, 3.0}
+    assert stay.share_of_time[1] == pytest.approx(1 / 3, abs=0.04)
+    assert stay.mean == pytest.approx(1.0, abs=0.12)
+
+
+def test_rewards_come_with_the_true_observation():
+    reward = Reward.on_observations({("stay", "end-left"): 2.0})
+    played = run_episodes(HALLWAY, Stubborn("stay"), episodes=2000, steps=1, reward=reward, rng=0)
+    assert played.mean == pytest.approx(1.0, abs=0.1)
+
+
+@pytest.mark.parametrize("emission", ["departure", "arrival"])
+def test_the_truth_emits_by_its_own_convention(emission):
+    flip = POMDP([[[0.0, 1.0], [1.0, 0.0]]], [[[1.0, 0.0], [0.0, 1.0]]], [1.0, 0.0], emission=emission)
+    planner = Stubborn(0)
+    run_episodes(flip, planner, episodes=1, steps=3, reward=Reward.on_states({0: 1.0}), rng=0)
+    seen = [step[1] for step in planner.log if step != "reset"]
+    assert seen == (["0", "1", "0"] if emission == "departure" else ["1", "0", "1"])
+
+
+def test_rows_are_plain():
+    played = run_episodes(HALLWAY, Stubborn(0), episodes=2, steps=5, reward=MIDDLE, rng=1)
+    rows = list(played)
+    assert [row["episode"] for row in rows] == [0, 1]
+    assert sum(rows[0]["occupancy"].values()) == 5
+    assert set(rows[0]["occupancy"]) == {"left", "middle", "right"}
+    assert len(played) == 2
+    assert repr(played).startswith("Episodes(2 episodes, mean")
+    assert played.seed == 1
+
+
+def test_statistics_of_a_single_episode():
+    played = run_episodes(TIGER, Stubborn(0), episodes=1, steps=1, rng=0)
+    assert played.standard_deviation == played.standard_error == 0
+
+
+def test_huge_rewards_stay_finite():
+    reward = Reward.on_states({(0, 1, 2): 1e308})
+    played = run_episodes(HALLWAY, Stubborn(0), episodes=2, steps=10, reward=reward, rng=0)
+    assert np.isfinite(played.rewards).all()
+
+
+# --- the same by kernel and by calls ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"exploration": 2.0},
+        {"sampling": "belief"},
+        {"depth": 6, "max_nodes": 20},
+        {"actions": ["listen", "open-left"]},
+        {"bonus": "ucb1", "discount": 0.9},
+    ],
+)
+def test_episodes_in_the_kernel_equal_episodes_by_calls(options, monkeypatch):
+    runs = []
+    for fits in (True, False):
+        monkeypatch.setattr(module, "_fits_kernel", lambda *_, fits=fits: fits)
+        planner = POUCT(TIGER, simulations=40, rng=3, **options)
+        runs.append(run_episodes(TIGER, planner, episodes=12, steps=8, rng=4))
+        assert planner.state()["tree"]["parent"] == [-1]
+    assert np.array_equal(runs[0].rewards, runs[1].rewards)
+    assert np.array_equal(runs[0].occupancy, runs[1].occupancy)
+
+
+@pytest.mark.parametrize("on_collapse", ["raise", "reset", "mix"])
+def test_collapses_count_the_same_in_the_kernel_and_by_calls(on_collapse, monkeypatch):
+    """The planner believes in a line of three states, the truth has four."""
+    truth, model = domains.sense_float_reset(4), domains.sense_float_reset(3)
+    never = np.array(model.transitions)
+    never[0] = np.eye(3)  # as if floating moved nothing
+    wrong = renamed(model, transitions=never)
+    runs = []
+    for fits in (True, False):
+        monkeypatch.setattr(module, "_fits_kernel", lambda *_, fits=fits: fits)
+        planner = POUCT(wrong, simulations=10, on_collapse=on_collapse, actions=["float", "sense"], rng=3)
+        runs.append(run_episodes(truth, planner, episodes=20, steps=8, rng=4))
+        assert planner.collapses == runs[-1].collapses.sum() > 0
+    assert np.array_equal(runs[0].rewards, runs[1].rewards)
+    assert np.array_equal(runs[0].collapses, runs[1].collapses)
+
+
+def test_short_searches_run_in_the_kernel_and_long_ones_by_calls():
+    assert module._fits_kernel(POUCT(TIGER, rng=0), 10, "reset")
+    assert not module._fits_kernel(POUCT(TIGER, rng=0), 10, "raise")
+    assert module._fits_kernel(POUCT(TIGER, on_collapse="mix", rng=0), 10, "raise")
+    assert not module._fits_kernel(POUCT(TIGER, simulations=10**6, rng=0), 10, "reset")
+    assert not module._fits_kernel(POUCT(TIGER, time_limit=1, rng=0), 10, "reset")
+
+
+# --- another alphabet ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [lambda model: POUCT(model, simulations=300, rng=0), ExactPlanner])
+def test_the_planner_s_model_may_number_its_symbols_otherwise(make):
+    actions, symbols = [2, 0, 1], np.arange(TIGER.n_observations)[::-1]
+    model = renamed(
+        TIGER,
+        transitions=TIGER.transitions[actions],
+        observations=TIGER.observations[actions][:, :, symbols],
+        action_names=tuple(TIGER.action_names[a] for a in actions),
+        observation_names=tuple(TIGER.observation_names[o] for o in symbols),
+        symbol_rewards=TIGER.symbol_rewards[symbols],
+    )
+    played = run_episodes(TIGER, make(model), episodes=300, steps=10, rng=1)
+    assert played.mean > 0
+    assert played.collapses.sum() == 0
+
+
+@pytest.mark.parametrize("make", [lambda model: POUCT(model, simulations=20, rng=0), ExactPlanner])
+def test_a_symbol_that_the_model_lacks_is_a_collapse(make):
+    lacking = renamed(
+        TIGER,
+        observation_names=tuple(name.replace("hear-right|-1", "moo") for name in TIGER.observation_names),
+    )
+    planner = make(lacking)
+    played = run_episodes(TIGER, planner, episodes=40, steps=5, rng=1)
+    assert played.collapses.sum() > 0
+    with pytest.raises(BeliefCollapseError, match="hear-right"):
+        run_episodes(TIGER, make(lacking), episodes=40, steps=5, rng=1, on_collapse="raise")
+
+
+def test_collapses_of_a_foreign_planner_are_counted():
+    planner = Stubborn("listen", collapse_on="hear-left|-1")
+    played = run_episodes(TIGER, planner, episodes=50, steps=4, rng=0)
+    assert 0 < played.collapses.sum() < 200
+    assert planner.log.count("reset") == 51 + played.collapses.sum()
+
+
+def test_an_action_that_the_truth_lacks():
+    other = renamed(TIGER, action_names=("listen", "open-left", "run"))
+    with pytest.raises(UsageError, match="'open-right'"):
+        run_episodes(TIGER, ExactPlanner(other), episodes=1, steps=1)
+    with pytest.raises(UsageError, match="unknown action 'run'"):
+        run_episodes(TIGER, Stubborn("run"), episodes=1, steps=1)
+
+
+# --- options ------------------------------------------------------------------------------------------------
+
+
+def test_the_same_seeds_give_the_same_episodes():
+    runs = [
+        run_episodes(TIGER, POUCT(TIGER, simulations=30, rng=2), episodes=9, steps=5, rng=3) for _ in range(2)
+    ]
+    assert np.array_equal(runs[0].rewards, runs[1].rewards)
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"episodes": 0}, "episodes"),
+        ({"steps": 0}, "steps"),
+        ({"steps": 1.5}, "steps"),
+        ({"on_collapse": "mix"}, "'reset' or 'raise'"),
+    ],
+)
+def test_options_that_make_no_sense(options, complaint):
+    with pytest.raises(UsageError, match=complaint):
+        run_episodes(TIGER, Stubborn(0), **{"episodes": 1, "steps": 1, **options})
+
+
+def test_a_truth_without_rewards_needs_one():
+    with pytest.raises(UsageError, match="carry no rewards"):
+        run_episodes(HALLWAY, Stubborn(0), episodes=1, steps=1)
+
+
+@pytest.mark.parametrize(
+    "planner", [Stubborn(0), POUCT(TIGER, simulations=5, rng=0)], ids=["calls", "kernel"]
+)
+def test_progress_is_reported(planner):
+    heard = []
+    with listening(lambda *event: heard.append(event)):
+        run_episodes(TIGER, planner, episodes=7, steps=2, rng=0)
+    assert heard[-1] == ("acting", 7, 7)
+
+
+# --- how well ---------------------------------------------------------------------------------------------
+
+
+def test_the_exact_planner_gathers_its_value():
+    played = run_episodes(TIGER, ExactPlanner(TIGER), episodes=4000, steps=10, rng=5)
+    assert played.mean == pytest.approx(9.438, abs=4 * played.standard_error)
+    assert played.standard_error < 0.5
+
+
+@pytest.mark.parametrize(
+    ("model", "least"), [(TIGER, 4.0), (domains.tmaze(), 2.0), (domains.sense_float_reset(4), 6.5)]
+)
+def test_automatic_exploration_gathers_enough(model, least):
+    played = run_episodes(model, POUCT(model, rng=0), episodes=400, steps=10, rng=1)
+    assert played.mean >= least

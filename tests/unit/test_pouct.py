@@ -1,0 +1,439 @@
+"""PO-UCT: what it finds, what it forgets, and that it always answers."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import numpy as np
+import pytest
+
+import naive
+from unlatch import POMDP, POUCT, PSR, ExactPlanner, Partition, PartitionModel, Reward, domains, linalg
+from unlatch.core.progress import listening
+from unlatch.errors import BeliefCollapseError, DataError, NumericalError, UsageError
+
+TIGER = domains.tiger()
+LINE = domains.sense_float_reset(3)
+HALLWAY = domains.noisy_hallway()
+MIDDLE = Reward.on_states({"middle": 1.0})
+
+
+def as_cells(model, cells=None):
+    partition = Partition.singletons(model.n_states) if cells is None else Partition.from_cells(cells)
+    return PartitionModel(model.to_psr(), partition)
+
+
+# --- what it finds ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("emission", ["departure", "arrival"])
+@pytest.mark.parametrize("way", ["state", "belief", "cell", "psr"])
+def test_every_way_of_sampling_finds_the_value_of_one_step(rng, emission, way):
+    """At depth 1 the mean return of an action is its expected reward, which is known."""
+    model = naive.random_pomdp(rng, emission=emission)
+    reward = Reward.on_observations({(0, 1): 3.0, (1, 2): -2.0})
+    sampled = {"cell": as_cells(model, [[0, 2], [1]]), "psr": model.to_psr()}.get(way, model)
+    planner = POUCT(
+        sampled,
+        reward,
+        depth=1,
+        simulations=40_000,
+        exploration=50.0,
+        sampling=None if way in ("cell", "psr") else way,
+        rng=1,
+    )
+    expected = (model.predict(model.initial) * reward.resolve(model).symbols).sum(axis=1)
+    assert np.allclose(planner.search().values, expected, atol=0.06)
+
+
+@pytest.mark.parametrize("way", ["state", "belief", "cell"])
+def test_every_way_of_sampling_pays_for_states(way):
+    model = as_cells(HALLWAY) if way == "cell" else HALLWAY
+    planner = POUCT(
+        model,
+        Reward.on_states({1: 1.0}),
+        depth=1,
+        simulations=10_000,
+        exploration=5.0,
+        sampling=None if way == "cell" else way,
+        rng=1,
+    )
+    assert np.allclose(planner.search([0.2, 0.7, 0.1]).values, 0.7, atol=0.03)
+
+
+@pytest.mark.parametrize("bonus", ["polynomial", "ucb1"])
+@pytest.mark.parametrize("sampling", ["state", "belief"])
+def test_many_simulations_come_near_the_optimum_of_the_window(bonus, sampling):
+    """With exploration to spare the root's value tends to the exact one, from below."""
+    exact = ExactPlanner(LINE, horizon=3)
+    planner = POUCT(
+        LINE, simulations=60_000, exploration=0.6, patience=1.0, bonus=bonus, sampling=sampling, rng=1
+    )
+    belief = [0.5, 0.5, 0.0]
+    found = planner.search(belief)
+    assert found.action == exact.action(belief, 3)
+    assert found.values.max() == pytest.approx(exact.value(belief, 3), abs=0.1)
+
+
+def test_a_wrong_model_finds_another_value():
+    """The agreement above is not for free."""
+    wrong = domains.sense_float_reset(3)
+    wrong = POMDP(wrong.transitions, wrong.observations, wrong.initial, symbol_rewards=[0.0, 0.5, 0.0])
+    planner = POUCT(wrong, simulations=20_000, exploration=0.6, patience=1.0, rng=1)
+    assert (
+        planner.search([0.5, 0.5, 0.0]).values.max()
+        < ExactPlanner(LINE, horizon=3).value([0.5, 0.5, 0.0], 3) - 0.4
+    )
+
+
+def test_cells_are_sampled_with_signed_coordinates():
+    """Inside a cell the coordinates are arbitrary; the paper's Theorem 1 makes its sums probabilities."""
+    model = domains.sense_float_reset(4)
+    basis = np.eye(4)
+    basis[2:, 2:] = [[1.6, -0.6], [-0.7, 1.7]]  # rows sum to one, so that the final vector stays one
+    signed = PartitionModel(
+        model.to_psr().transformed(linalg.inverse(basis)), Partition.from_cells([[0], [1], [2, 3]])
+    )
+    assert signed.psr.updates.min() < -0.05
+    options = {"depth": 3, "simulations": 30_000, "exploration": 1.0, "patience": 1.0, "rng": 3}
+    plain = POUCT(model, **options).search([0.1, 0.2, 0.3, 0.4])
+    for sampling in ("state", "belief"):
+        belief = np.array([0.1, 0.2, 0.3, 0.4]) @ linalg.inverse(basis)
+        found = POUCT(signed, sampling=sampling, **options).search(belief)
+        assert np.allclose(found.values, plain.values, atol=0.08)
+
+
+def test_automatic_exploration_survives_the_tiger():
+    planner = POUCT(TIGER, rng=0)
+    assert planner.action() == 0
+    assert planner.action([0.999, 0.001]) == 2
+    assert planner.action([0.001, 0.999]) == 1
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-12, 1e12, 1e300])
+def test_the_scale_of_the_reward_does_not_matter(scale):
+    ours = POUCT(HALLWAY, MIDDLE, simulations=200, rng=5).search()
+    other = POUCT(HALLWAY, Reward.on_states({1: scale}), simulations=200, rng=5).search()
+    assert np.array_equal(ours.visits, other.visits)
+    assert np.allclose(other.values / scale, ours.values)
+
+
+@pytest.mark.parametrize("exploration", ["auto", 2.0])
+def test_the_largest_rewards_do_not_overflow(exploration):
+    reward = Reward.on_states({0: -1.7e308, 1: 1.7e308})
+    found = POUCT(HALLWAY, reward, simulations=200, exploration=exploration, patience=1.0, rng=5).search()
+    assert np.isfinite(found.values).all()
+
+
+def test_constant_rewards_leave_the_choice_open():
+    actions = {
+        POUCT(HALLWAY, Reward.on_states({(0, 1, 2): 7.0}), simulations=40, rng=seed).action()
+        for seed in range(20)
+    }
+    assert actions == {0, 1, 2, 3}
+
+
+# --- what it forgets ----------------------------------------------------------------------------------------
+
+
+def test_the_subtree_of_what_happened_is_kept():
+    planner = POUCT(TIGER, simulations=500, rng=0)
+    planner.search()
+    planner.observe("listen", "hear-left|-1")
+    assert planner.belief.tolist() == pytest.approx([0.85, 0.15])
+    kept = planner.search()
+    assert kept.visits.sum() > 500
+    planner.reset()
+    assert planner.search().visits.sum() == 500
+
+
+def test_the_kept_subtree_can_be_declined():
+    planner = POUCT(TIGER, simulations=500, reuse=False, rng=0)
+    planner.search()
+    planner.observe("listen", "hear-left|-1")
+    assert planner.search().visits.sum() == 500
+    paper = POUCT(TIGER, simulations=500, exploration=2.0, rng=0)
+    paper.search()
+    paper.observe("listen", "hear-left|-1")
+    assert paper.search().visits.sum() == 500
+
+
+def test_a_history_never_simulated_is_no_trouble():
+    planner = POUCT(TIGER, simulations=1, rng=0)
+    planner.search()
+    for _ in range(3):
+        planner.observe("listen", "hear-right|-1")
+        assert planner.action() in (0, 1, 2)
+
+
+def test_a_foreign_belief_leaves_the_planner_as_it_was():
+    planner = POUCT(TIGER, simulations=50, rng=0)
+    planner.search()
+    tree = planner.state()["tree"]
+    planner.search([0.3, 0.7])
+    assert planner.state()["tree"] == tree
+    assert planner.belief.tolist() == [0.5, 0.5]
+
+
+def test_memory_stays_flat_over_many_steps():
+    planner = POUCT(TIGER, simulations=20, depth=50, max_nodes=300, rng=0)
+    for step in range(3000):
+        found = planner.search()
+        assert found.nodes <= 300
+        planner.observe("listen", "hear-left|-1" if step % 2 else "hear-right|-1")
+    assert len(planner._tree.parent) <= 300
+
+
+# --- that it always answers ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("simulations", [0, 1, 2])
+def test_few_simulations_still_answer(simulations):
+    found = POUCT(TIGER, simulations=simulations, rng=0).search()
+    assert found.simulations == simulations
+    assert found.visits.sum() == simulations
+    assert found.action in (0, 1, 2)
+    assert np.isfinite(found.values).all()
+
+
+def test_without_simulations_the_next_reward_decides():
+    assert POUCT(TIGER, simulations=0, rng=0).search().values.tolist() == pytest.approx([-1, -45, -45])
+    assert POUCT(TIGER, simulations=0, rng=0).action() == 0
+
+
+@pytest.mark.parametrize("limit", [0, 0.001, 0.05])
+def test_the_time_limit_is_kept(limit):
+    planner = POUCT(TIGER, simulations=10**9, time_limit=limit, depth=10, max_nodes=10_000, rng=0)
+    begun = time.perf_counter()
+    found = planner.search()
+    assert time.perf_counter() - begun < limit + 0.5  # 50 ms and a loaded machine
+    assert found.simulations < 10**9
+    assert (found.simulations > 0) == (limit > 0)
+
+
+def test_a_long_time_limit_ends_with_the_simulations():
+    assert POUCT(TIGER, simulations=300, time_limit=3600, rng=0).search().simulations == 300
+
+
+@pytest.mark.parametrize(
+    ("discount", "depth", "steps"), [(0.0, 10**6, 1), (0.5, 10**6, 20), (0.9999, 10**6, 138_149), (1.0, 7, 7)]
+)
+def test_the_window_ends_where_rewards_weigh_nothing(discount, depth, steps):
+    planner = POUCT(TIGER, simulations=2, depth=depth, discount=discount, patience=1.0, rng=0)
+    assert planner._settings.depth == steps
+    assert np.isfinite(planner.search().values).all()
+
+
+def test_a_deep_window_needs_no_recursion():
+    one = POMDP([[[1.0]]], [[[1.0]]], [1.0])
+    planner = POUCT(one, Reward.on_states({0: 1.0}), depth=10**6, simulations=3, exploration=1.0, rng=0)
+    assert planner.search().values[0] == pytest.approx(1e6)
+
+
+def test_one_action_one_observation_one_state():
+    one = POMDP([[[1.0]]], [[[1.0]]], [1.0], symbol_rewards=[0.0])
+    planner = POUCT(one, simulations=10, rng=0)
+    assert planner.action() == 0
+    planner.observe(0, 0)
+    assert planner.action() == 0
+
+
+def test_the_node_cap_holds():
+    found = POUCT(domains.tmaze(), simulations=5000, depth=8, max_nodes=50, rng=0).search()
+    assert (found.nodes, found.full) == (50, True)
+    assert POUCT(TIGER, simulations=50, max_nodes=1, rng=0).search().nodes == 1
+    assert not POUCT(TIGER, simulations=5, rng=0).search().full
+
+
+def test_only_legal_actions_are_taken():
+    planner = POUCT(TIGER, actions=["open-left", 2], simulations=100, rng=0)
+    found = planner.search()
+    assert found.action in (1, 2)
+    assert found.values[0] == -np.inf
+    assert found.visits[0] == 0
+    planner.observe("listen", "hear-left|-1")  # somebody else may act, too
+    assert planner.action() in (1, 2)
+
+
+def test_the_same_seed_gives_the_same_search():
+    one, two, three = (POUCT(domains.tmaze(), rng=seed) for seed in (7, 7, 8))
+    for _ in range(2):
+        a, b, c = (planner.search() for planner in (one, two, three))
+        assert np.array_equal(a.values, b.values)
+        assert not np.array_equal(a.values, c.values)
+        for planner in (one, two, three):
+            planner.observe("left", "rm_1|0")
+    assert one.seed == 7
+    assert POUCT(TIGER, rng=np.random.default_rng(3)).seed is None
+
+
+def test_ties_are_broken_by_lot():
+    model = POMDP(np.ones((4, 1, 1)), np.ones((4, 1, 1)), [1.0], symbol_rewards=[1.0])
+    assert {POUCT(model, simulations=8, rng=seed).action() for seed in range(40)} == {0, 1, 2, 3}
+    assert {POUCT(model, simulations=0, rng=seed).action() for seed in range(40)} == {0, 1, 2, 3}
+
+
+# --- impossible observations --------------------------------------------------------------------------------
+
+
+def test_an_impossible_observation_is_an_error_unless_told_otherwise():
+    planner = POUCT(LINE, simulations=20, rng=0)
+    with pytest.raises(BeliefCollapseError, match=r"'0\|0' after action 'sense' is impossible"):
+        planner.observe("sense", "0|0")
+    assert planner.collapses == 1
+    assert planner.belief.tolist() == [1, 0, 0]
+    assert planner.action() in (0, 1, 2)
+
+
+def test_an_unknown_observation_is_an_impossible_one():
+    with pytest.raises(BeliefCollapseError, match="'moo' after action 'sense' is unknown"):
+        POUCT(LINE, simulations=20, rng=0).observe("sense", "moo")
+
+
+def test_after_a_reset_the_belief_is_the_initial_one():
+    planner = POUCT(LINE, simulations=20, on_collapse="reset", rng=0)
+    planner.observe("float", "0|0")
+    planner.observe("sense", "moo")
+    assert planner.belief.tolist() == [1, 0, 0]
+    assert planner.collapses == 1
+
+
+def test_after_a_mix_the_belief_is_what_the_step_alone_tells():
+    planner = POUCT(LINE, simulations=20, on_collapse="mix", rng=0)
+    planner.observe("sense", "0|1")  # only state 1 shows that
+    assert planner.belief.tolist() == [0, 1, 0]
+    planner.observe("sense", "moo")  # tells nothing at all
+    assert planner.belief.tolist() == [1, 0, 0]
+    assert planner.collapses == 2
+
+
+def test_a_psr_that_cancels_is_not_divided_by():
+    psr = PSR([0.5, 0.5], [[[[1.0, 0.0], [0.0, -1.0]], [[0.0, 0.0], [0.0, 2.0]]]], [1.0, 1.0])
+    with pytest.raises(BeliefCollapseError):
+        POUCT(psr, Reward.on_observations({(0, 0): 1.0}), simulations=50, rng=0).observe(0, 0)
+
+
+@pytest.mark.parametrize("noise", [1e-3, 1e-1, 1.0])
+def test_a_psr_full_of_noise_never_breaks_the_search(rng, noise):
+    psr = TIGER.to_psr()
+    shaken = PSR(
+        psr.initial + noise * rng.normal(size=2),
+        psr.updates + noise * rng.normal(size=psr.updates.shape),
+        psr.final + noise * rng.normal(size=2),
+        symbol_rewards=psr.symbol_rewards,
+    )
+    try:
+        planner = POUCT(shaken, simulations=200, depth=20, on_collapse="mix", rng=0)
+    except NumericalError:
+        return
+    for _ in range(30):
+        found = planner.search()
+        assert np.isfinite(found.values).all()
+        planner.observe(found.action, int(rng.integers(6)))
+        assert np.isfinite(planner.belief).all()
+
+
+def test_a_psr_without_mass_is_refused():
+    with pytest.raises(NumericalError, match="empty sequence"):
+        POUCT(PSR([0.0], [[[[1.0]]]], [1.0]), Reward.on_observations({(0, 0): 1.0}))
+
+
+# --- saving, options ----------------------------------------------------------------------------------------
+
+
+def test_it_can_be_put_away_and_taken_up_again():
+    planner = POUCT(TIGER, simulations=200, on_collapse="reset", rng=0)
+    planner.search()
+    planner.observe("listen", "hear-left|-1")
+    state = json.loads(json.dumps(planner.state()))
+    other = POUCT(TIGER, simulations=200, on_collapse="reset", rng=99)
+    other.restore(state)
+    for observation in ("hear-left|-1", "hear-right|-1", "moo"):
+        one, two = planner.search(), other.search()
+        assert np.array_equal(one.values, two.values)
+        assert (one.action, one.nodes, one.depth) == (two.action, two.nodes, two.depth)
+        planner.observe("listen", observation)
+        other.observe("listen", observation)
+    assert other.collapses == planner.collapses == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"random": [1]},
+        {"random": [0, 0]},
+        {"random": [1, 2**64]},
+        {"random": [1.0, 2.0]},
+        {"belief": [1.0]},
+        {"belief": [np.nan, 1.0]},
+        {"collapses": -1},
+        {"tree": None},
+        {"tree": {"parent": [-1]}},
+    ],
+)
+def test_a_damaged_state_is_refused(change):
+    planner = POUCT(TIGER, simulations=20, rng=0)
+    with pytest.raises(DataError):
+        planner.restore({**planner.state(), **change})
+
+
+@pytest.mark.parametrize("field", ["parent", "action", "symbol", "visits", "values"])
+@pytest.mark.parametrize("value", [-7, 2**31, "x"])
+def test_a_damaged_tree_is_refused(field, value):
+    planner = POUCT(TIGER, simulations=20, rng=0)
+    planner.search()
+    state = planner.state()
+    row = state["tree"][field][-1]
+    state["tree"][field][-1] = [value] * 3 if isinstance(row, list) else value
+    if field == "values" and value != "x":
+        planner.restore(state)  # any number may be a mean return
+    else:
+        with pytest.raises(DataError):
+            planner.restore(state)
+
+
+def test_a_state_is_a_mapping():
+    with pytest.raises(DataError, match="a mapping"):
+        POUCT(TIGER, simulations=20, rng=0).restore([])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"simulations": -1}, "simulations"),
+        ({"simulations": 10.0}, "simulations"),
+        ({"depth": 0}, "depth"),
+        ({"exploration": -1.0}, "exploration"),
+        ({"exploration": "much"}, "exploration"),
+        ({"exploration": np.inf}, "exploration"),
+        ({"bonus": "puct"}, "'polynomial' or 'ucb1'"),
+        ({"sampling": "cell"}, "'state' or 'belief'"),
+        ({"discount": 1.1}, "discount"),
+        ({"patience": -0.1}, "patience"),
+        ({"max_nodes": 0}, "max_nodes"),
+        ({"time_limit": -1}, "time_limit"),
+        ({"time_limit": np.nan}, "time_limit"),
+        ({"on_collapse": "ignore"}, "on_collapse"),
+        ({"actions": []}, "no action is legal"),
+        ({"rng": "seed"}, "rng"),
+    ],
+)
+def test_options_that_make_no_sense(options, complaint):
+    with pytest.raises(UsageError, match=complaint):
+        POUCT(TIGER, **options)
+
+
+def test_a_psr_has_no_states_to_draw():
+    assert POUCT(TIGER.to_psr(), simulations=50, rng=0).action() == 0
+    with pytest.raises(UsageError, match="no states to draw"):
+        POUCT(TIGER.to_psr(), sampling="state")
+
+
+def test_long_searches_report_progress():
+    heard = []
+    planner = POUCT(TIGER, simulations=600, depth=4000, max_nodes=10, rng=0)
+    with listening(lambda *event: heard.append(event)):
+        planner.search()
+    assert heard
+    assert all(stage == "searching" and done < total == 600 for stage, done, total in heard)

@@ -1,0 +1,139 @@
+"""The simulator: the same numbers as a plain loop, and the right frequencies."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import chisquare
+
+import naive
+from unlatch import POMDP, domains, simulate, simulation
+from unlatch.core.progress import listening
+from unlatch.errors import DataError, ResourceLimitError, UsageError
+
+ALPHA = 1e-6
+"""Chance that a right simulator fails one comparison of frequencies (seeds are fixed, so it never does)."""
+
+
+@pytest.mark.parametrize("emission", ["departure", "arrival"])
+@pytest.mark.parametrize("policy", [None, [0.2, 0.0, 0.8]])
+def test_equals_a_plain_loop(rng, emission, policy):
+    model = naive.random_pomdp(rng, states=4, actions=3, observations=5, emission=emission, concentration=0.3)
+    log = simulate(model, 100, episodes=3, policy=policy, rng=7)
+    same = np.random.default_rng(7)
+    expected = []
+    for _ in range(3):
+        state = naive.draw(model.initial, same.random())
+        actions, observations, _ = naive.simulate(model, same.random((100, 3)), state=state, policy=policy)
+        expected += zip(actions, observations, strict=True)
+    assert list(zip(log.actions.tolist(), log.observations.tolist(), strict=True)) == expected
+    assert log.episode_starts.tolist() == [0, 100, 200]
+
+
+def test_names_and_rewards_come_along():
+    tiger = domains.tiger()
+    log = simulate(tiger, 50, rng=1)
+    assert (log.action_names, log.observation_names) == (tiger.action_names, tiger.observation_names)
+    assert log.rewards.tolist() == tiger.symbol_rewards[log.observations].tolist()
+    assert simulate(domains.noisy_hallway(), 5, rng=1).rewards is None
+
+
+def test_seeds_and_generators():
+    tiger = domains.tiger()
+    assert simulate(tiger, 100, rng=3) == simulate(tiger, 100, rng=np.random.default_rng(3))
+    assert simulate(tiger, 100, rng=3) != simulate(tiger, 100, rng=4)
+    assert simulate(tiger, 100) != simulate(tiger, 100)
+
+
+def test_chunks_do_not_change_the_log(monkeypatch):
+    tiger = domains.tiger()
+    whole = simulate(tiger, 1000, episodes=2, rng=0)
+    monkeypatch.setattr(simulation, "_CHUNK", 64)
+    heard = []
+    with listening(lambda *report: heard.append(report)):
+        assert simulate(tiger, 1000, episodes=2, rng=0) == whole
+    assert len(heard) == 2 * -(-1000 // 64)
+    assert heard[-1] == ("simulating", 2000, 2000)
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"steps": 0}, UsageError),
+        ({"steps": 5, "episodes": 0}, UsageError),
+        ({"steps": 5, "rng": -1}, UsageError),
+        ({"steps": 5, "rng": "seed"}, UsageError),
+        ({"steps": 5, "rng": True}, UsageError),
+        ({"steps": 10**6, "episodes": 10**6}, ResourceLimitError),
+        ({"steps": 5, "policy": [0.5, 0.5]}, DataError),
+        ({"steps": 5, "policy": [np.nan, 0.5, 0.5]}, DataError),
+        ({"steps": 5, "policy": [0.5, 0.2, 0.2]}, DataError),
+    ],
+)
+def test_requests_that_make_no_sense(options, error):
+    with pytest.raises(error):
+        simulate(domains.tiger(), **options)
+
+
+# --- frequencies ------------------------------------------------------------------------------------------
+
+
+def compare(counts, probabilities):
+    """The p-value of observed counts, none of which may be of an impossible outcome."""
+    possible = np.asarray(probabilities) > 0
+    assert counts[~possible].sum() == 0
+    assert counts.sum() > 5000
+    if possible.sum() == 1:
+        return 1.0
+    return chisquare(counts[possible], counts.sum() * probabilities[possible]).pvalue
+
+
+@pytest.fixture(scope="module")
+def sparse():
+    """A model that shows its state, with many impossible moves."""
+    rng = np.random.default_rng(5)
+    transitions = rng.dirichlet(np.ones(4), (3, 4))
+    transitions[rng.random((3, 4, 4)) < 0.4] = 0
+    transitions += np.roll(np.eye(4), 1, axis=1) * 0.1
+    return POMDP(
+        transitions=transitions / transitions.sum(axis=2, keepdims=True),
+        observations=np.tile(np.eye(4), (3, 1, 1)),
+        initial=[0.1, 0.0, 0.6, 0.3],
+    )
+
+
+@pytest.mark.parametrize("emission", ["departure", "arrival"])
+def test_moves_and_actions_have_their_probabilities(sparse, emission):
+    model = POMDP(sparse.transitions, sparse.observations, sparse.initial, emission)
+    policy = np.array([0.5, 0.3, 0.2])
+    log = simulate(model, 1_000_000, policy=policy, rng=11)
+    assert compare(np.bincount(log.actions, minlength=3), policy) > ALPHA
+    shift = 0 if emission == "departure" else 1  # which action leads from one shown state to the next
+    sources, targets = log.observations[:-1], log.observations[1:]
+    actions = log.actions[shift : len(log) - 1 + shift]
+    for a in range(3):
+        for s in range(4):
+            here = np.bincount(targets[(actions == a) & (sources == s)], minlength=4)
+            assert compare(here, model.transitions[a, s]) > ALPHA
+            order = np.argsort(-model.transitions[a, s])
+            wrong = model.transitions[a, s].copy()
+            wrong[order[:2]] += [-0.03, 0.03]
+            if wrong[order[1]] > 0.03:  # both are possible: three per cent astray would be noticed
+                assert compare(here, wrong) < ALPHA
+
+
+@pytest.mark.parametrize("emission", ["departure", "arrival"])
+def test_observations_have_their_probabilities(rng, emission):
+    rows = np.array([[[0.7, 0.3, 0.0]], [[0.0, 0.1, 0.9]]])
+    model = POMDP(transitions=np.ones((2, 1, 1)), observations=rows, initial=[1.0], emission=emission)
+    log = simulate(model, 500_000, rng=12)
+    for a in range(2):
+        here = np.bincount(log.observations[log.actions == a], minlength=3)
+        assert compare(here, rows[a, 0]) > ALPHA
+        assert compare(here, rows[a, 0] + np.array([[-0.01, 0.01, 0], [0, 0.01, -0.01]])[a]) < ALPHA
+
+
+def test_episodes_start_anew(sparse):
+    log = simulate(sparse, 1, episodes=20_000, rng=13)
+    assert compare(np.bincount(log.observations, minlength=4), sparse.initial) > ALPHA
+    assert log.n_episodes == 20_000

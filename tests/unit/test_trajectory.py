@@ -1,0 +1,248 @@
+"""The log as a value: codes, names, rewards, episodes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from unlatch import Trajectory
+from unlatch.core.trajectory import format_reward
+from unlatch.errors import DataError, ResourceLimitError
+
+
+def log_of(actions, observations=None, **fields):
+    return Trajectory(
+        actions=actions, observations=actions if observations is None else observations, **fields
+    )
+
+
+def test_plain_codes_number_themselves():
+    log = log_of([0, 1, 1], [2, 0, 1])
+    assert log.actions.tolist() == [0, 1, 1]
+    assert log.observations.tolist() == [2, 0, 1]
+    assert (log.action_names, log.observation_names) == (("0", "1"), ("0", "1", "2"))
+    assert log.episode_starts.tolist() == [0]
+    assert (len(log), log.n_episodes) == (3, 1)
+    assert "3 steps, 1 episodes, 2 actions, 3 observations" in repr(log)
+
+
+def test_gaps_are_renumbered_and_the_old_numbers_become_names():
+    log = log_of([7, 0, 1, 7], [0, 0, 0, 0])
+    assert log.actions.tolist() == [2, 0, 1, 2]
+    assert log.action_names == ("0", "1", "7")
+    assert "renumbered" in log.diagnostics
+
+
+def test_declared_names_may_hold_symbols_that_never_occur():
+    log = log_of([2, 0], [0, 0], action_names=["a", "b", "c"], observation_names=["x", "y"])
+    assert log.actions.tolist() == [2, 0]
+    assert log.action_names == ("a", "b", "c")
+    assert len(log.diagnostics) == 0
+
+
+def test_whole_floats_are_read_as_integers_and_noted():
+    log = log_of(np.array([0.0, 1.0, 2.0]), [0, 0, 0])
+    assert log.actions.dtype == np.int64
+    assert "float_symbols" in log.diagnostics
+
+
+@pytest.mark.parametrize(
+    ("actions", "message"),
+    [
+        ([0.0, 1.5], r"actions\[1\] is 1.5"),
+        ([0.0, np.nan], r"actions\[1\] is nan"),
+        ([np.inf, 0.0], r"actions\[0\] is inf"),
+        ([0.0, 2.0**54], r"actions\[1\] is 1.8"),
+        ([0, -1], r"actions\[1\] is -1"),
+        (np.array([0, 2**63], dtype=np.uint64), "9223372036854775808 does not fit"),
+        ([0, 2**64], "expected integer codes"),
+        (["a", "b"], "from_symbols"),
+        (np.array([0, 1], dtype=object), "from_symbols"),
+        ([True, False], "dtype bool"),
+        (np.array([0j, 1j]), "complex"),
+        (np.array([(0, 1), (1, 1)], dtype=[("a", int), ("o", int)]), "expected integer codes"),
+        ([[0, 1]], "shape"),
+        ([[0], [0, 1]], "different lengths"),
+        (0, "shape"),
+        ((i for i in range(2)), "shape"),
+    ],
+)
+def test_what_is_no_code_is_refused(actions, message):
+    with pytest.raises(DataError, match=message):
+        log_of(actions, [0, 0])
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"observations": [0, 1, 0]}, "actions 2, observations 3"),
+        ({"rewards": [1.0]}, "actions 2, rewards 1"),
+        ({"rewards": [1.0, np.nan]}, r"rewards\[1\] is nan"),
+        ({"rewards": [np.inf, 0.0]}, r"rewards\[0\] is inf"),
+        ({"rewards": ["1", "2"]}, "real numbers"),
+        ({"action_names": ["a"]}, r"actions\[1\] is 1 but only 1"),
+        ({"action_names": ["a", "a"]}, "stands twice"),
+        ({"action_names": "ab"}, "sequence of text"),
+        ({"episode_starts": [1]}, "begin at 0"),
+        ({"episode_starts": [0, 0]}, "increase"),
+        ({"episode_starts": [0, 2]}, "below the 2 steps"),
+        ({"episode_starts": []}, "step indices"),
+        ({"episode_starts": [0.0]}, "step indices"),
+    ],
+)
+def test_fields_that_do_not_fit_are_refused(fields, message):
+    with pytest.raises(DataError, match=message):
+        Trajectory(**{"actions": [0, 1], "observations": [0, 1], **fields})
+
+
+def test_an_identifier_is_no_alphabet():
+    with pytest.raises(ResourceLimitError, match="looks continuous: 1000 distinct values in 1000 rows"):
+        log_of(np.arange(1000))
+
+
+# --- the caller's arrays ----------------------------------------------------------------------------------
+
+CODES = np.array([0, 1, 2, 1, 0, 2, 2, 1])
+
+
+def memmap(codes, folder):
+    array = np.memmap(folder / "codes", dtype=np.int32, mode="w+", shape=codes.shape)
+    array[:] = codes
+    return array
+
+
+@pytest.mark.parametrize(
+    "convert",
+    [
+        lambda codes, _: codes.tolist(),
+        lambda codes, _: codes.astype(np.uint8),
+        lambda codes, _: codes.astype(">i4"),
+        lambda codes, _: np.repeat(codes, 2)[::2],
+        lambda codes, _: codes[::-1].copy()[::-1],
+        lambda codes, _: np.asfortranarray(np.stack([codes, codes]))[0],
+        memmap,
+    ],
+    ids=["list", "uint8", "big-endian", "strided", "reversed", "fortran", "memmap"],
+)
+def test_any_layout_of_the_same_codes_is_the_same_log(convert, tmp_path):
+    given = convert(CODES, tmp_path)
+    before = np.array(given)
+    assert log_of(given) == log_of(CODES)
+    assert np.array_equal(given, before)
+
+
+def test_the_caller_keeps_his_arrays_and_cannot_reach_ours():
+    actions, rewards = CODES.copy(), np.arange(8.0)
+    log = log_of(actions, rewards=rewards, episode_starts=[0, 4])
+    actions[0], rewards[0] = 2, 99.0
+    assert log.actions[0] == 0
+    assert log.rewards[0] == 0.0
+    for array in (log.actions, log.observations, log.rewards, log.episode_starts, log.episode_ends):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 1
+
+
+# --- text symbols -----------------------------------------------------------------------------------------
+
+
+def test_text_symbols_are_kept_verbatim():
+    names = ["NA", "None", "nan", "null", "true", "1e5", "01", "1", " left", "left", "Left"]
+    log = Trajectory.from_symbols(names, names)
+    assert sorted(log.action_names) == sorted(names)
+    assert [log.action_names[code] for code in log.actions] == names
+
+
+def test_whole_numbers_are_ordered_by_value():
+    assert Trajectory.from_symbols(["10", "9", "-1"], ["a", "b", "a"]).action_names == ("-1", "9", "10")
+
+
+@pytest.mark.parametrize("symbols", [[1, 2], [["a"], ["b"]], ["a", None], [b"a", b"b"]])
+def test_from_symbols_takes_text_only(symbols):
+    with pytest.raises(DataError, match="text symbols"):
+        Trajectory.from_symbols(symbols, ["x", "y"])
+
+
+def test_symbols_that_look_alike_after_nfc_are_refused():
+    with pytest.raises(DataError, match="stands twice"):
+        Trajectory.from_symbols(["\u00e9", "e\u0301"], ["x", "y"])
+
+
+# --- episodes ---------------------------------------------------------------------------------------------
+
+
+def test_episodes_and_heads_are_logs_of_their_own():
+    log = log_of(CODES, rewards=np.arange(8.0), episode_starts=[0, 3, 4])
+    assert log.episode_ends.tolist() == [3, 4, 8]
+    assert log.episode(2) == Trajectory(
+        actions=CODES[4:],
+        observations=CODES[4:],
+        action_names=log.action_names,
+        observation_names=log.observation_names,
+        rewards=np.arange(4.0, 8.0),
+    )
+    assert log.head(5).episode_starts.tolist() == [0, 3, 4]
+    assert log.head(4).episode_starts.tolist() == [0, 3]
+    assert log.head(4).actions.tolist() == CODES[:4].tolist()
+    assert log.head(100) == log
+    assert len(log.head(0)) == 0
+
+
+def test_the_empty_log_is_a_log():
+    log = log_of([])
+    assert (len(log), log.n_episodes, log.action_names) == (0, 0, ())
+    assert log.actions.dtype == np.int64
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        log_of([0, 1], [0, 0]),
+        log_of([0, 1], action_names=["a", "b"]),
+        log_of([0, 1], observation_names=["a", "b"]),
+        log_of([0, 1], rewards=[0.0, 0.0]),
+        log_of([0, 1], episode_starts=[0, 1]),
+        "log",
+    ],
+)
+def test_unequal_logs(other):
+    assert log_of([0, 1]) == log_of([0, 1])
+    assert log_of([0, 1]) != other
+
+
+# --- rewards ----------------------------------------------------------------------------------------------
+
+
+def test_symbols_that_settle_the_reward_stay():
+    log = log_of([0, 0, 0], [0, 1, 0], rewards=[5, -1, 5], observation_names=["a", "b", "c"])
+    assert log.symbol_rewards.tolist() == [5.0, -1.0, 0.0]
+    assert log.with_reward_symbols() is log
+
+
+def test_symbols_that_do_not_settle_the_reward_become_pairs():
+    log = log_of([0, 0, 0, 0], [0, 1, 0, 0], rewards=[5, -1, 2.5, 5], observation_names=["a", "b"])
+    assert log.symbol_rewards is None
+    paired = log.with_reward_symbols()
+    assert paired.observation_names == ("a|2.5", "a|5", "b|-1")
+    assert paired.observations.tolist() == [1, 2, 0, 1]
+    assert paired.symbol_rewards.tolist() == [2.5, 5.0, -1.0]
+    assert paired.with_reward_symbols() is paired
+
+
+def test_pairs_can_be_asked_for():
+    log = log_of([0, 0], [0, 1], rewards=[5, -1])
+    assert log.with_reward_symbols(always=True).observation_names == ("0|5", "1|-1")
+    assert log_of([0, 0]).with_reward_symbols(always=True).observation_names == ("0",)
+
+
+def test_continuous_rewards_are_no_symbols():
+    with pytest.raises(ResourceLimitError, match="rewards looks continuous"):
+        log_of([0] * 500, rewards=np.linspace(0, 1, 500)).with_reward_symbols()
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(1.0, "1"), (-100, "-100"), (0.1, "0.1"), (1e-7, "1e-07"), (1 / 3, "0.3333333333333333")],
+)
+def test_format_reward_reads_back(value, text):
+    assert format_reward(value) == text
+    assert float(text) == value
