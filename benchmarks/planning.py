@@ -5,7 +5,7 @@
     python benchmarks/planning.py more --domains tiger --episodes 200
 
 Parts: ``exact`` optimal values · ``paper`` PO-UCT with the paper's settings · ``auto`` with ours · ``more`` ours
-with twenty times the simulations · ``speed`` against pomdp_py on Tiger · ``size`` a million simulations.
+with twenty times the simulations · ``goals`` named on states or on observations, in the hallways · ``speed`` against pomdp_py on Tiger · ``size`` a million simulations.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from unlatch.core.pomdp import POMDP
 from unlatch.core.reward import Reward
 from unlatch.plan.episodes import Episodes, run_episodes
 from unlatch.plan.exact import ExactPlanner
+from unlatch.plan.goals import most_ambiguous_state, states_where
 from unlatch.plan.pouct import POUCT
 
 STEPS = 10
@@ -75,6 +76,7 @@ def main() -> None:
         "paper": paper_settings,
         "auto": automatic_settings,
         "more": more_simulations,
+        "goals": goals,
         "speed": speed,
         "size": size,
     }
@@ -169,6 +171,31 @@ def more_simulations(arguments: argparse.Namespace) -> None:
     _table(
         "PO-UCT, exploration 'auto': more simulations",
         ["domain", f"{arguments.simulations}", f"{20 * arguments.simulations}", "", "seconds"],
+        rows,
+    )
+
+
+def goals(arguments: argparse.Namespace) -> None:
+    """The middle of a hallway as a goal, named by its state and by what is seen there; judged on the true state."""
+    ahead = {("left", "end-left"): 1.0, ("right", "end-right"): 1.0}
+    either = {**ahead, ("left", "end-right"): 1.0, ("right", "end-left"): 1.0}
+    directional, noisy = domains.directional_hallway(), domains.noisy_hallway()
+    (middle,) = states_where(directional, "argmax", {"left": "end-left", "right": "end-right"})
+    named = [
+        ("directional-hallway", directional, "state", Reward.on_states({middle: 1.0})),
+        ("directional-hallway", directional, "observations", Reward.on_observations(ahead)),
+        ("noisy-hallway", noisy, "state", Reward.on_states({most_ambiguous_state(noisy): 1.0})),
+        ("noisy-hallway", noisy, "observations", Reward.on_observations(either)),
+    ]
+    rows = []
+    for name, model, strategy, reward in named:
+        if name in arguments.domains:
+            planner = POUCT(model, reward, simulations=arguments.simulations, rng=arguments.seed)
+            played = _play(model, planner, MIDDLE, arguments)
+            rows.append([name, strategy, _shown(played), _share_of_goal(name, played)])
+    _table(
+        f"Goals named after learning, on the truth ({arguments.simulations} simulations, depth 3)",
+        ["domain", "goal on", "gathered", "time in middle"],
         rows,
     )
 

@@ -10,6 +10,13 @@ from unlatch import POMDP, Partition, Trajectory, domains, learn_pomdp, simulate
 
 STEPS = 100_000
 
+ARRIVAL = POMDP(
+    transitions=[[[0.8, 0.2], [0.3, 0.7]], [[0.1, 0.9], [0.6, 0.4]]],
+    observations=[[[0.9, 0.1], [0.2, 0.8]], [[0.7, 0.3], [0.1, 0.9]]],
+    initial=[0.5, 0.5],
+    emission="arrival",
+)
+
 
 def matched(result, truth):
     """The learned model with its states in the order of the true ones whose rows are nearest."""
@@ -34,16 +41,17 @@ def test_domains_are_learned_from_a_hundred_thousand_steps(model, cells, seed):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_an_arrival_model_is_learned(seed):
-    model = POMDP(
-        transitions=[[[0.8, 0.2], [0.3, 0.7]], [[0.1, 0.9], [0.6, 0.4]]],
-        observations=[[[0.9, 0.1], [0.2, 0.8]], [[0.7, 0.3], [0.1, 0.9]]],
-        initial=[0.5, 0.5],
-        emission="arrival",
-    )
-    result = learn_pomdp(simulate(model, STEPS, rng=seed), emission="arrival", rng=seed)
+    result = learn_pomdp(simulate(ARRIVAL, STEPS, rng=seed), emission="arrival", rng=seed)
     assert result.rank == 2
-    assert naive.distance_up_to_relabeling(result.pomdp, naive.stationary_start(model)) < 0.1
-    assert "not_jointly_diagonal" not in result.diagnostics
+    assert naive.distance_up_to_relabeling(result.pomdp, naive.stationary_start(ARRIVAL)) < 0.1
+
+
+def test_the_wrong_emission_is_told():
+    log = simulate(ARRIVAL, 10 * STEPS, rng=0)
+    assert "not_jointly_diagonal" not in learn_pomdp(log, emission="arrival", rng=0).diagnostics
+    note = learn_pomdp(log, emission="departure", rng=0).diagnostics["not_jointly_diagonal"]
+    assert "arrival emission" in note.message
+    assert note.details["residual"] > 25 * note.details["noise"]
 
 
 def test_more_steps_give_a_better_model():

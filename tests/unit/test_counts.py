@@ -41,6 +41,9 @@ def test_one_sequence_can_be_asked_for():
     for actions, observations in ([], []), ([0], [0, 1]), ([0] * 6, [0] * 6):
         with pytest.raises(UsageError, match="one to 5 pairs"):
             counts.count(actions, observations)
+    for action, observation in (-1, 6), (3, 0), (0, 6), (0, -1):
+        with pytest.raises(UsageError, match="below 3 actions and 6 observations"):
+            counts.count([0, action], [0, observation])
 
 
 @pytest.mark.parametrize("starts", [[0], [0, 7], [0, 1, 2, 3], [0, 10, 20, 21, 22, 30], range(30)])

@@ -73,6 +73,12 @@ def test_more_than_the_matrix_allows():
         factorize(TIGER, rank=11)
 
 
+@pytest.mark.parametrize("rank", [4, 20])
+def test_more_than_an_exact_matrix_holds(rank):
+    with pytest.raises(NotLearnableError, match=f"rank {rank} was asked for, but the matrix has rank 3"):
+        factorize(SFR, rank=rank, rng=0)
+
+
 @pytest.mark.parametrize(
     "options",
     [{"rank": 0}, {"rank_tolerance": 0}, {"rank_tolerance": 1}, {"rank_tolerance": np.nan}, {"max_rank": 0}],

@@ -53,12 +53,12 @@ def test_every_intermediate_is_kept(tiger):
 def test_the_call_is_its_stages(rotation):
     """The same generator handed from stage to stage gives what the one call gives."""
     log = simulate(domains.tmaze(), 50_000, rng=0)
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(1)
     hankel = estimate_hankel(count_sequences(log, history_length=2, test_length=1))
     factorization = factorize(hankel, rotate=rotation == "dense", rng=rng)
     psr = fit_psr(hankel, factorization)
     similarity = find_similarity(psr, cell_basis="none" if rotation == "dense" else "nonnegative", rng=rng)
-    result = learn_pomdp(log, history_length=2, test_length=1, rotation=rotation, rng=0)
+    result = learn_pomdp(log, history_length=2, test_length=1, rotation=rotation, rng=1)
     assert not result.partition.is_trivial
     assert np.array_equal(result.similarity.matrix, similarity.matrix)
     assert result.pomdp == recover_pomdp(psr, similarity)
@@ -207,6 +207,12 @@ def test_too_short(steps):
         learn_pomdp(Trajectory([0] * steps, [0] * steps))
 
 
+def test_the_shortest_log_that_will_do():
+    """Five steps hold windows of three pairs, but not the longer ones that might show more."""
+    for steps in (4, 5):
+        assert learn_pomdp(Trajectory([0] * steps, [0] * steps), rng=0).rank == 1
+
+
 def test_too_short_for_the_lengths_asked_for():
     with pytest.raises(NotLearnableError, match="has 20 steps; windows of length 30 need at least 31"):
         learn_pomdp(TIGER.head(20), history_length=20, test_length=10)
@@ -219,6 +225,13 @@ def test_a_constant_observation_is_one_state(rng, actions):
     assert result.rank == 1
     np.testing.assert_allclose(result.pomdp.transitions, 1)
     np.testing.assert_allclose(result.pomdp.observations, 1)
+
+
+@pytest.mark.parametrize("actions", [1, 2])
+def test_a_constant_observation_does_not_hide_two_states(rng, actions):
+    log = Trajectory(rng.integers(0, actions, 2000), np.zeros(2000, dtype=int))
+    with pytest.raises(NotLearnableError, match="rank 2 was asked for, but the matrix has rank 1"):
+        learn_pomdp(log, rank=2, rng=0)
 
 
 def test_coin_flips_are_one_state(rng):

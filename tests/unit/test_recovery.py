@@ -92,6 +92,31 @@ def test_full_rank_rows_are_read_by_the_less_noisy_of_two_ways(rng):
         assert np.allclose(rows, marked[0]) is by_eigenvalues
 
 
+def test_rows_are_pooled_over_a_cell():
+    """Where eigenvalues vary more, the rows of a cell are P(o | cell, a), equal for all its states."""
+    psr, similarity = exact(domains.tmaze())
+    chosen = dataclasses.replace(
+        similarity,
+        diagonals=np.full(similarity.diagonals.shape, 1 / 7),
+        diagonal_variances=np.ones(similarity.diagonals.shape),
+    )
+    pomdp = recover_pomdp(PSR(psr.initial, psr.updates, psr.final, replicates=(psr, psr)), chosen)
+    truth = recover_pomdp(psr, similarity)
+    np.testing.assert_allclose(pomdp.observations[:2], truth.observations[:2], atol=1e-9)
+
+
+def test_cells_that_are_too_coarse_keep_the_rows_of_their_states():
+    """Both states of Tiger forced into one cell: their rows under `listen` still differ."""
+    psr = naive.stationary_start(domains.tiger()).to_psr()
+    similarity = find_similarity(psr, observation_tolerance=2.0, rng=0)
+    assert similarity.partition.n_cells == 1
+    assert np.array_equal(similarity.diagonals[0, 0], similarity.diagonals[0, 1])
+    rows = recover_pomdp(psr, similarity).observations[0]
+    sums = psr.transformed(similarity.matrix).updates[0].sum(axis=2).T
+    np.testing.assert_allclose(rows, sums, atol=1e-9)
+    assert np.abs(rows[0] - rows[1]).max() > 0.1
+
+
 def test_states_that_an_action_never_reaches_on_arrival_are_told():
     """Under `home` only state 0 is ever arrived in: what 1 shows after it cannot be known."""
     model = POMDP(
@@ -114,6 +139,7 @@ def test_an_action_never_tried_is_told_and_its_rows_are_uniform():
     log = simulate(domains.tiger(), 50_000, policy=[0.8, 0.2, 0.0], rng=0)
     result = learn_pomdp(log, history_length=2, test_length=1, rng=0)
     assert result.diagnostics["never_tried"].details == {"actions": ["open-right"]}
+    assert result.diagnostics["projected_transitions"].details["largest"] < 0.1  # not the filled-in rows
     assert np.allclose(result.pomdp.transitions[2], 0.5)
     assert np.allclose(result.pomdp.observations[2], 1 / 6)
     assert result.rank == 2

@@ -19,6 +19,8 @@ from unlatch import (
     simulate,
 )
 from unlatch.errors import NotLearnableError, NumericalError, UsageError
+from unlatch.learn.joint import diagonals
+from unlatch.learn.similarity import _Family
 
 RNG = np.random.default_rng(1)
 BASIS = RNG.standard_normal((4, 4)) + 2 * np.eye(4)
@@ -195,6 +197,32 @@ def test_variances_are_those_of_repeated_logs():
     scatter = np.var([f.diagonals[0, 0, 0] for f in found], ddof=1)
     stated = np.mean([f.diagonal_variances[0, 0, 0] for f in found])
     assert 0.4 < stated / scatter < 2.5
+
+
+def test_noisier_actions_weigh_less(rng):
+    """Inverse variances, the largest being one: three times the noise is a ninth of the weight."""
+    exact = hidden(domains.noisy_hallway(), np.eye(4))
+    scale = np.array([1e-3, 3e-3, 1e-3, 1e-3])[:, None, None, None]
+    replicates = tuple(
+        PSR(exact.initial, exact.updates + scale * rng.standard_normal(exact.updates.shape), exact.final)
+        for _ in range(8)
+    )
+    psr = PSR(exact.initial, exact.updates, exact.final, replicates=replicates)
+    weights = _Family(psr, (0, 1), "departure", weighted=True).weights
+    assert weights[:2].tolist() == [1.0, 1.0]
+    assert 1 / 30 < weights[2] == weights[3] < 1 / 3
+    assert _Family(psr, (0, 1), "departure", weighted=False).weights.tolist() == [1.0] * 4
+
+
+def test_pairs_that_noise_cannot_tell_apart_are_frozen():
+    """Of the six pairs of T-Maze states only the two rooms look alike."""
+    psr = estimated(domains.tmaze(), 100_000, (2, 1))
+    found = find_similarity(psr, rng=0)
+    family = _Family(psr, found.full_rank_actions, "departure", weighted=True)
+    d = diagonals(family.whole, found.matrix)
+    squared = np.einsum("k,kij->ij", family.weights, (d[:, :, None] - d[:, None, :]) ** 2)
+    frozen = squared <= family.frozen_gaps(found.matrix)
+    assert np.argwhere(np.triu(frozen, 1)).tolist() == [[2, 3]]
 
 
 def test_aliased_states_of_a_log_share_a_cell():

@@ -306,7 +306,8 @@ def test_command_makes_a_figure_and_runs_nothing_twice(
 
 
 def test_interrupted_command_tells_how_to_go_on(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "unlatch", "reproduce", "table2", "--seeds", "1", "--out", str(tmp_path)]
+    arguments = ["reproduce", "table2", "--seeds", "1", "--sizes-up-to", "10000000", "--out", str(tmp_path)]
+    command = [sys.executable, "-m", "unlatch", *arguments]
     process = subprocess.Popen(
         command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
     )
@@ -318,7 +319,7 @@ def test_interrupted_command_tells_how_to_go_on(tmp_path: Path) -> None:
     _, errors = process.communicate(timeout=30)
     assert time.monotonic() - begun < 2
     assert process.returncode == 130
-    resume = f"go on with: unlatch reproduce table2 --seeds 1 --out {tmp_path}"
+    resume = f"go on with: unlatch {' '.join(arguments)}"
     assert errors.decode().split("\n") == [f"finished units are kept; {resume}", "", "interrupted", ""]
 
 

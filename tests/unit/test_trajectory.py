@@ -228,6 +228,11 @@ def test_symbols_that_do_not_settle_the_reward_become_pairs():
     assert paired.with_reward_symbols() is paired
 
 
+def test_negative_zero_is_zero():
+    log = log_of([0] * 4, rewards=[-0.0, 1.0, 0.0, 1.0])
+    assert log.with_reward_symbols().observation_names == ("0|0", "0|1")
+
+
 def test_pairs_can_be_asked_for():
     log = log_of([0, 0], [0, 1], rewards=[5, -1])
     assert log.with_reward_symbols(always=True).observation_names == ("0|5", "1|-1")

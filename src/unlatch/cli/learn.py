@@ -81,9 +81,14 @@ def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
     show_default=True,
     help="Choose a basis inside cells, or rotate densely after the SVD as the paper did.",
 )
+@click.option(
+    "--refine/--no-refine", default=False, help="Search the number of states and maximize the likelihood."
+)
+@click.option("--states", type=click.IntRange(min=1), help="Fix the number of states.")
+@click.option("--time-limit", type=float, help="Seconds for --refine; the best model by then is kept.")
 @click.option("--seed", type=click.IntRange(min=0), help="Seed; drawn and recorded if not given.")
 @log_options
-def learn(log: Path, output: Path, no_newton: bool, seed: int | None, **options: Any) -> None:
+def learn(log: Path, output: Path, no_newton: bool, refine: bool, seed: int | None, **options: Any) -> None:
     """Learn a POMDP from LOG, a CSV file with the columns action and observation.
 
     Optional columns: reward (learned as part of the observation) and episode (no window of the log crosses
@@ -95,12 +100,14 @@ def learn(log: Path, output: Path, no_newton: bool, seed: int | None, **options:
 
     with progress_bar():
         trajectory = read(log, options)
-        result = learn_pomdp(trajectory, newton=not no_newton, rng=seed, **options)
+        result = learn_pomdp(
+            trajectory, newton=not no_newton, refine="auto" if refine else None, rng=seed, **options
+        )
     save_model(
         output,
         result.pomdp,
         partition=result.partition,
-        psr=result.partition_model.psr,
+        psr=result.partition_model.psr if result.completion is None else None,
         diagnostics=result.diagnostics,
         provenance={
             "command": "learn",
@@ -113,7 +120,8 @@ def learn(log: Path, output: Path, no_newton: bool, seed: int | None, **options:
             "rank": result.rank,
             "singular_values": result.singular_values.tolist(),
             "full_rank_actions": [result.pomdp.action_names[a] for a in result.full_rank_actions],
-            "options": {"newton": not no_newton, **options},
+            "evidence": None if result.evidence is None else str(result.evidence),
+            "options": {"newton": not no_newton, "refine": refine, **options},
         },
     )
     screen = console()
@@ -124,6 +132,8 @@ def learn(log: Path, output: Path, no_newton: bool, seed: int | None, **options:
         f"(singular values {values}; histories to {result.hankel.history_length - 1}, tests to "
         f"{result.hankel.test_length})"
     )
+    if result.evidence is not None:
+        screen.print(f"evidence: {result.evidence}")
     screen.print(f"full-rank actions: {', '.join(actions)}", markup=False)
     print_partition(screen, result.pomdp, result.partition, actions)
     print_diagnostics(screen, result.diagnostics)

@@ -72,10 +72,10 @@ def plan(model: str, goals: tuple[str, ...], reward: str | None, world: str | No
 
     if bool(goals) == (reward is not None):
         raise UsageError("name either a goal (--goal ...) or --reward learned")
-    agent = _agent_model(model, options["using"])
+    agent, states = _agent_model(model, options["using"])
     truth = _world(world, model)
     pursued = _reward(goals, agent)
-    judged = _judge(goals, agent, truth)
+    judged = _judge(goals, agent, states, truth)
     generator, seed = resolve_rng(options["seed"])
     planner = _planner(agent, pursued, generator, options)
     with progress_bar():
@@ -98,23 +98,24 @@ def plan(model: str, goals: tuple[str, ...], reward: str | None, world: str | No
 # --- what plans, where, for what -----------------------------------------------------------------------
 
 
-def _agent_model(text: str, using: str) -> POMDP | PartitionModel | PSR:
+def _agent_model(text: str, using: str) -> tuple[POMDP | PartitionModel | PSR, POMDP | None]:
+    """What the planner sees, and the POMDP with the same states, if there is one, to find them again by."""
     from unlatch.cli.simulate import domain_or_model
     from unlatch.core.partition_model import PartitionModel
     from unlatch.files.models import load_model
 
     if not Path(text).suffix:
         pomdp = domain_or_model(text)
-        return pomdp.to_psr() if using == "psr" else pomdp
+        return (pomdp.to_psr() if using == "psr" else pomdp), pomdp
     saved = load_model(Path(text))
     if using == "pomdp":
-        return saved.model
+        return saved.model, saved.pomdp
     psr = saved.psr if saved.psr is not None else saved.model.to_psr()
     if using == "psr":
-        return psr
+        return psr, None
     if saved.partition is None:
         raise UsageError(f"{text} holds no partition; plan with --using pomdp or psr")
-    return PartitionModel(psr, saved.partition)
+    return PartitionModel(psr, saved.partition), saved.pomdp
 
 
 def _world(text: str | None, model: str) -> POMDP:
@@ -199,9 +200,8 @@ def _number(text: str) -> int:
     return int(text)
 
 
-def _judge(goals: tuple[str, ...], agent: Any, truth: POMDP) -> Reward:
+def _judge(goals: tuple[str, ...], agent: Any, states: POMDP | None, truth: POMDP) -> Reward:
     """The same goal said of the true system: states and cells of the agent's model found again there."""
-    from unlatch.core.pomdp import POMDP
     from unlatch.core.reward import Reward
     from unlatch.study.metrics import match_states
 
@@ -209,13 +209,12 @@ def _judge(goals: tuple[str, ...], agent: Any, truth: POMDP) -> Reward:
         goal.partition(":")[0] in ("observation", "where", "ambiguous") for goal in goals
     ):
         return _reward(goals, truth)
-    model = agent if isinstance(agent, POMDP) else None
-    if model is None or model.n_states != truth.n_states:
+    if states is None or states.n_states != truth.n_states:
         raise UsageError(
             "a goal on a learned state cannot be found in this system: the numbers of states differ"
         )
     learned = _reward(goals, agent).resolve(agent).states
-    order = match_states(model, truth)
+    order = match_states(states, truth)
     return Reward.on_states({t: float(learned[s]) for t, s in enumerate(order) if learned[s] != 0})
 
 

@@ -10,6 +10,9 @@ import click
 
 from unlatch.cli.progress import progress_bar
 
+_GIGABYTES = 1.5
+"""Memory of a worker at the longest logs, 2e7 steps."""
+
 _NAMES = ("fig5", "fig6", "fig7", "fig9", "table2", "table3", "table4", "table5", "table6", "all")
 
 
@@ -40,6 +43,8 @@ def reproduce(
     from unlatch.cli.render import console
     from unlatch.study.reproduction import reproduce_targets
 
+    if sizes_up_to is None:
+        click.echo(f"each of {workers} workers needs up to {_GIGABYTES} GB of memory", err=True)
     try:
         with progress_bar():
             done = reproduce_targets(

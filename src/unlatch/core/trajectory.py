@@ -56,7 +56,7 @@ class Trajectory:
         if self.rewards is not None:
             rewards = finite_floats("rewards", self.rewards, ndim=1)
             same_length(actions=self.actions, rewards=rewards)
-            object.__setattr__(self, "rewards", frozen(rewards))
+            object.__setattr__(self, "rewards", frozen(rewards + 0.0))  # turns -0.0 into 0.0
         object.__setattr__(self, "episode_starts", _checked_starts(self.episode_starts, len(self.actions)))
 
     @classmethod

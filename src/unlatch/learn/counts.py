@@ -142,6 +142,12 @@ class SequenceCounts:
             raise UsageError(
                 f"give one to {len(self.tables)} pairs, got {len(actions)} and {len(observations)}"
             )
+        if not (0 <= min(actions) <= max(actions) < self.n_actions) or not (
+            0 <= min(observations) <= max(observations) < self.n_observations
+        ):
+            raise UsageError(
+                f"codes must lie below {self.n_actions} actions and {self.n_observations} observations"
+            )
         table = self.table(len(actions))
         pairs = np.asarray(actions) * self.n_observations + np.asarray(observations)
         words = [

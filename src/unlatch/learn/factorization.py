@@ -94,6 +94,11 @@ def factorize(
     report("factorizing", 1, 2)
     if values[0] <= 0:
         raise NotLearnableError("the Hankel matrix is zero: no history was ever followed by a test")
+    possible = int((values > _ROUNDING * values[0]).sum())
+    if rank is not None and rank > possible:
+        raise NotLearnableError(
+            f"rank {rank} was asked for, but the matrix has rank {possible}: ask for that at most"
+        )
     noise = _noise_level(hankel, generator) if rank is None and rank_tolerance is None else np.nan
     if rank is None:
         rank = _count_values(values, rank_tolerance, noise, max_rank)

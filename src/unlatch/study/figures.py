@@ -76,7 +76,7 @@ def _draw_panels(
 
 def _draw_panel(axis: Any, figure: str, rows: Sequence[Row], domain: str, measure: str) -> None:
     ours = group([row for row in rows if row["domain"] == domain], ("method", "steps"), measure)
-    for method in _LEARNERS:
+    for method in _LEARNERS if measure != "estimated_states" else ("spectral",):
         points = [(steps, found) for (name, steps), found in ours.items() if name == method and found.count]
         _draw_ours(axis, sorted(points), _COLORS[method], band="reward" not in measure)
         if method in _THEIRS:

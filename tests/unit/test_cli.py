@@ -1,0 +1,253 @@
+"""The command line as its users meet it: real processes for exit codes, click's runner for the rest."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import unlatch
+from unlatch.cli import _run
+
+
+def call(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = _run(list(arguments))
+    captured = capfd.readouterr()
+    return code, captured.out, captured.err
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a log of Tiger and the model learned from it."""
+    path = tmp_path_factory.mktemp("cli")
+    assert _run(["simulate", "tiger", "--steps", "20000", "--seed", "1", "-o", str(path / "log.csv")]) == 0
+    assert _run(["learn", str(path / "log.csv"), "-o", str(path / "model.json"), "--seed", "1"]) == 0
+    return path
+
+
+def test_help_is_instant_and_imports_nothing_heavy() -> None:
+    code = "import sys, unlatch.cli; unlatch.cli._run(['--help']); print(sorted(sys.modules))"
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    loaded = output.splitlines()[-1]
+    for name in ("simulate", "learn", "plan", "show", "demo"):
+        assert f"  {name} " in output
+    for heavy in ("'numba'", "'scipy'", "'matplotlib'", "'rich'", "'numpy'"):
+        assert heavy not in loaded
+
+
+def test_simulate_is_repeatable(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    logs = []
+    for name in ("a.csv", "b.csv"):
+        target = str(tmp_path / name)
+        code, out, _ = call(
+            capfd,
+            "simulate",
+            "tmaze:rooms=2",
+            "--steps",
+            "50",
+            "--episodes",
+            "3",
+            "--seed",
+            "7",
+            "-o",
+            target,
+        )
+        assert code == 0
+        assert "150 steps in 3 episodes" in out
+        logs.append((tmp_path / name).read_bytes())
+    assert logs[0] == logs[1]
+    assert unlatch.read_log(tmp_path / "a.csv").n_episodes == 3
+
+
+def test_simulate_from_a_model_file_with_a_policy(
+    capfd: pytest.CaptureFixture[str], folder: Path, tmp_path: Path
+) -> None:
+    target = str(tmp_path / "log.csv")
+    model = str(folder / "model.json")
+    code, _, _ = call(
+        capfd, "simulate", model, "--steps", "500", "--policy", "0.5,0.5,0", "--seed", "0", "-o", target
+    )
+    assert code == 0
+    assert set(unlatch.read_log(target).action_names) == {"listen", "open-left"}
+
+
+def test_learn_writes_what_learn_pomdp_returns(folder: Path) -> None:
+    saved = unlatch.load_model(folder / "model.json")
+    log = unlatch.read_log(folder / "log.csv")
+    result = unlatch.learn_pomdp(log, rng=1)
+    assert saved.pomdp == result.pomdp
+    assert saved.partition == result.partition
+    assert saved.provenance["seed"] == 1
+    assert saved.provenance["steps"] == 20000
+
+
+def test_learn_reports(capfd: pytest.CaptureFixture[str], folder: Path, tmp_path: Path) -> None:
+    code, out, _ = call(
+        capfd, "learn", str(folder / "log.csv"), "-o", str(tmp_path / "m.json"), "--seed", "1"
+    )
+    assert code == 0
+    assert "2 hidden states" in out
+    assert "full-rank actions: listen" in out
+    assert "observability partition: {0}, {1}" in out
+
+
+def test_learn_with_refinement(capfd: pytest.CaptureFixture[str], folder: Path, tmp_path: Path) -> None:
+    arguments = ["learn", str(folder / "log.csv"), "-o", str(tmp_path / "m.json"), "--seed", "1", "--refine"]
+    code, out, _ = call(capfd, *arguments)
+    assert code == 0
+    assert "2 states; runner-up" in out
+    log = unlatch.read_log(folder / "log.csv")
+    plain = unlatch.load_model(folder / "model.json").pomdp
+    refined = unlatch.load_model(tmp_path / "m.json").pomdp
+    assert plain is not None
+    assert refined is not None
+    assert refined.log_likelihood(log) > plain.log_likelihood(log)
+
+
+def test_show_prints_every_action(capfd: pytest.CaptureFixture[str], folder: Path, tmp_path: Path) -> None:
+    picture = tmp_path / "model.png"
+    code, out, _ = call(capfd, "show", str(folder / "model.json"), "--picture", str(picture))
+    assert code == 0
+    for name in ("action listen", "action open-left", "action open-right", "reward of a symbol"):
+        assert name in out
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_show_says_what_is_not_determined(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    first, _ = unlatch.domains.unidentifiable_pair()
+    result = unlatch.learn_from_hankel(unlatch.exact_hankel(first, history_length=3, test_length=2), rng=0)
+    unlatch.save_model(tmp_path / "pair.json", result.pomdp, partition=result.partition)
+    code, out, _ = call(capfd, "show", str(tmp_path / "pair.json"))
+    assert code == 0
+    assert "observability partition: {0}, {1, 2}" in out
+    assert "states 1, 2 show the same under every full-rank action" in out
+    assert "not determined under float: transitions" in out
+    assert "not determined under reset" not in out
+    assert "~" in out
+
+
+def test_names_are_data_not_markup(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    model = unlatch.POMDP(
+        transitions=np.ones((1, 1, 1)),
+        observations=np.full((1, 1, 2), 0.5),
+        initial=np.ones(1),
+        action_names=("[red]go[/red]",),
+        observation_names=("[bold]x", "]"),
+    )
+    unlatch.save_model(tmp_path / "m.json", model)
+    code, out, _ = call(capfd, "show", str(tmp_path / "m.json"))
+    assert code == 0
+    assert "[red]go[/red]" in out
+    assert "[bold]x" in out
+
+
+def test_demo_writes_model_and_picture(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, out, _ = call(capfd, "demo", "--steps", "20000", "--out", str(tmp_path / "out"))
+    assert code == 0
+    assert "learned from that log alone: 2 hidden states" in out
+    assert "[0.850]" in out
+    pomdp = unlatch.load_model(tmp_path / "out" / "tiger.json").pomdp
+    assert pomdp is not None
+    assert np.abs(pomdp.observations[0, 0, :2] - [0.85, 0.15]).max() < 0.05
+    assert (tmp_path / "out" / "tiger.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("goal", "words"),
+    [
+        (["--reward", "learned", "--in", "tiger"], "first action: listen"),
+        (["--goal", "state:1", "--in", "tiger"], "share of time in the goal"),
+        (["--goal", "cell:0", "--using", "cells"], "share of time"),
+        (["--goal", "observation:listen=hear-left|-1"], "first action: listen"),
+        (
+            ["--goal", "observation:listen=hear-left|-1", "--using", "psr", "--in", "tiger"],
+            "first action: listen",
+        ),
+        (
+            ["--goal", "where:listen=hear-left|-1", "--planner", "exact", "--steps", "4"],
+            "share of time in the goal",
+        ),
+        (["--goal", "ambiguous"], "share of time in the goal"),
+    ],
+)
+def test_plan(capfd: pytest.CaptureFixture[str], folder: Path, goal: list[str], words: str) -> None:
+    model = str(folder / "model.json")
+    code, out, err = call(capfd, "plan", model, *goal, "--episodes", "5", "--seed", "1")
+    assert code == 0, err
+    assert "return over" in out
+    assert words in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["simulate", "lion", "--steps", "5", "-o", "{}/x.csv"], 2, "unknown domain 'lion'"),
+        (["simulate", "tmaze:rooms=0", "--steps", "5", "-o", "{}/x.csv"], 2, "rooms must be"),
+        (["simulate", "tiger", "--steps", "0", "-o", "{}/x.csv"], 2, "--steps"),
+        (["simulate", "tiger", "--steps", "5", "-o", "{}/none/x.csv"], 7, "none"),
+        (["learn", "{}/absent.csv", "-o", "{}/m.json"], 7, "absent.csv"),
+        (["learn", "{}/empty.csv", "-o", "{}/m.json"], 3, "empty.csv"),
+        (["learn", "{}/short.csv", "-o", "{}/m.json"], 5, "steps"),
+        (["learn", "{}/short.csv", "-o", "{}/m.json", "--rank", "0"], 2, "--rank"),
+        (["show", "{}/short.csv"], 4, "short.csv"),
+        (["show", "{}/absent.json"], 7, "absent.json"),
+        (["plan", "tiger"], 2, "--goal"),
+        (["plan", "tiger", "--goal", "state:7"], 2, "7"),
+        (["plan", "tiger", "--goal", "nonsense"], 2, "nonsense"),
+        (["plan", "tiger", "--goal", "observation:listen"], 2, "ACTION=OBSERVATION"),
+        (["plan", "noisy-hallway", "--reward", "learned"], 2, "no rewards"),
+        (["frobnicate"], 2, "frobnicate"),
+    ],
+)
+def test_errors_have_codes_and_no_traceback(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, arguments: list[str], code: int, words: str
+) -> None:
+    (tmp_path / "empty.csv").write_text("")
+    (tmp_path / "short.csv").write_text("action,observation\na,x\na,y\n")
+    got, out, err = call(capfd, *(argument.format(tmp_path) for argument in arguments))
+    assert got == code
+    assert words in err
+    assert "Traceback" not in out + err
+
+
+def test_a_bug_of_ours_is_code_1_without_traceback(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr("unlatch.simulation.simulate", broken)
+    code, _, err = call(capfd, "simulate", "tiger", "--steps", "5", "-o", str(tmp_path / "x.csv"))
+    assert code == 1
+    assert "bug of ours" in err
+    assert "Traceback" not in err
+
+
+def test_interrupt_is_code_130(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("unlatch.simulation.simulate", interrupted)
+    assert call(capfd, "simulate", "tiger", "--steps", "5", "-o", str(tmp_path / "x.csv"))[0] == 130
+
+
+def test_module_runs_as_a_program(folder: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "unlatch", "show", str(folder / "model.json")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "POMDP with 2 states" in done.stdout
+
+
+def test_model_file_is_plain_json(folder: Path) -> None:
+    content = json.loads((folder / "model.json").read_text())
+    assert content["format"] == "unlatch-model"
+    assert len(content["sha256"]) == 64
