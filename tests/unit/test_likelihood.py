@@ -1,0 +1,205 @@
+"""Climbing the likelihood, setting zeros, searching for the number of states."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import unlatch
+from unlatch import POMDP, domains, simulate
+from unlatch.errors import UsageError
+from unlatch.learn.climb import SquareRoots, climb
+from unlatch.learn.evidence import weigh
+from unlatch.learn.expectation import Parameters, encoded_log, expected_counts, parameters_of
+from unlatch.learn.refinement import refine
+from unlatch.learn.search import (
+    doubled_states,
+    merged_states,
+    opened,
+    penalized_likelihood,
+    search_states,
+    single_state,
+    smoothed,
+)
+from unlatch.study.metrics import observation_l1_all, transition_l1
+
+
+def blurred(model: POMDP, seed: int, weight: float = 0.1) -> POMDP:
+    """The model mixed with random rows: near enough to climb back, without a single zero."""
+    rng = np.random.default_rng(seed)
+
+    def mixed(rows: np.ndarray) -> np.ndarray:
+        return (1 - weight) * rows + weight * rng.dirichlet(np.ones(rows.shape[-1]), rows.shape[:-1])
+
+    return replace(model, transitions=mixed(model.transitions), observations=mixed(model.observations))
+
+
+@pytest.mark.parametrize("emission", ["departure", "arrival"])
+def test_gradient_is_that_of_the_likelihood(emission: str) -> None:
+    model = replace(blurred(domains.tmaze(), 0), emission=emission)
+    log = encoded_log(simulate(model, 300, episodes=2, rng=0))
+    start = parameters_of(model)
+    counts = expected_counts(start, log, emission=emission)  # type: ignore[arg-type]
+    roots = SquareRoots(start, counts)
+    slope = roots.gradient(roots.start, counts)
+    rng = np.random.default_rng(1)
+    for i in rng.choice(len(slope), 12, replace=False):
+        heights = []
+        for step in (1e-4, -1e-4):
+            point = roots.start.copy()
+            point[i] += step
+            heights.append(expected_counts(roots.parameters(point), log, emission=emission).log_likelihood)  # type: ignore[arg-type]
+        assert slope[i] == pytest.approx((heights[0] - heights[1]) / 2e-4, rel=1e-4, abs=1e-5)
+
+
+def test_climb_goes_higher_than_em_in_fewer_passes() -> None:
+    truth = domains.directional_hallway()
+    log = simulate(truth, 20_000, rng=1)
+    start = blurred(truth, 2)
+    ascent = climb(parameters_of(start), encoded_log(log))
+    em = unlatch.learn_em(log, 3, initial_model=start, iterations=ascent.evaluations, rng=0)
+    assert ascent.converged
+    assert ascent.log_likelihood > em.log_likelihood
+    assert ascent.log_likelihood > truth.log_likelihood(log)
+
+
+def test_climb_keeps_zeros_and_rows() -> None:
+    truth = domains.tmaze()
+    log = encoded_log(simulate(truth, 5_000, rng=3))
+    ascent = climb(parameters_of(truth), log)
+    for rows, given in zip(ascent.parameters, parameters_of(truth), strict=True):
+        assert not rows[given == 0].any()
+        np.testing.assert_allclose(rows.sum(axis=-1), 1, atol=1e-12)
+
+
+def test_climb_honors_its_deadline() -> None:
+    log = encoded_log(simulate(domains.noisy_hallway(), 50_000, rng=0))
+    ascent = climb(parameters_of(blurred(domains.noisy_hallway(), 0)), log, deadline=time.monotonic())
+    assert not ascent.converged
+    assert ascent.evaluations < 10
+
+
+@pytest.mark.parametrize("name", ["tiger", "tmaze", "sense-float-reset", "directional-hallway"])
+def test_refine_finds_the_structural_zeros(name: str) -> None:
+    truth = domains.by_name(name)
+    log = simulate(truth, 50_000, rng=4)
+    result = refine(blurred(truth, 5), log)
+    assert result.converged
+    assert result.gained > 0
+    wrongly = (truth.transitions > 0) & (result.pomdp.transitions == 0)
+    assert not wrongly.any()
+    found = (result.pomdp.transitions == 0) & (truth.transitions == 0)
+    assert found.sum() >= 0.9 * (truth.transitions == 0).sum()
+    assert observation_l1_all(result.pomdp, truth) < 0.05
+    assert transition_l1(result.pomdp, truth) < 0.12
+
+
+def test_refine_without_zeros_and_with_bad_arguments() -> None:
+    truth = domains.tiger()
+    log = simulate(truth, 2_000, rng=0)
+    assert refine(blurred(truth, 0), log, zeros=False).zeros == 0
+    with pytest.raises(UsageError):
+        refine(truth, log, evaluations=0)
+
+
+def test_refine_opens_zeros_that_the_log_contradicts() -> None:
+    truth = domains.tiger()
+    log = simulate(truth, 5_000, rng=1)
+    rows = truth.observations.copy()
+    rows[0, :, :2] = np.eye(2)  # claims that listening is never wrong
+    wrong = replace(truth, observations=rows)
+    assert wrong.log_likelihood(log) == -np.inf
+    result = refine(wrong, log)
+    assert result.gained == np.inf
+    assert observation_l1_all(result.pomdp, truth) < 0.1
+
+
+@pytest.mark.parametrize("emission", ["departure", "arrival"])
+def test_doubling_keeps_the_likelihood_when_nothing_is_jittered(
+    emission: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("unlatch.learn.search._OBSERVATION_NOISE", 0.0)
+    monkeypatch.setattr("unlatch.learn.search._TRANSITION_NOISE", 0.0)
+    model = replace(blurred(domains.tmaze(), 1), emission=emission)
+    log = encoded_log(simulate(model, 400, rng=0))
+    doubled = doubled_states(parameters_of(model), 0.9, np.random.default_rng(0))
+    before = expected_counts(parameters_of(model), log, emission=emission)  # type: ignore[arg-type]
+    after = expected_counts(doubled, log, emission=emission)  # type: ignore[arg-type]
+    assert after.log_likelihood == pytest.approx(before.log_likelihood, abs=1e-8)
+    pairs = [(2 * s, 2 * s + 1) for s in range(4)]
+    merged = merged_states(doubled, pairs, after.observations.sum(axis=(0, 2)))
+    for rows, given in zip(merged, parameters_of(model), strict=True):
+        np.testing.assert_allclose(rows, given, atol=1e-12)
+
+
+def test_opened_and_smoothed_make_room() -> None:
+    log = encoded_log(simulate(domains.tiger(), 500, rng=0))
+    closed = Parameters(np.ones(1), np.ones((3, 1, 1)), np.eye(6)[[0, 2, 4]][:, None, :])
+    room = opened(closed, log)
+    assert (room.observations.sum(axis=1)[log.seen > 0] > 0).all()
+    expected_counts(smoothed(closed, log), log)  # would raise if a step were impossible
+    assert single_state(log).observations.shape == (3, 1, 6)
+
+
+@pytest.mark.parametrize(
+    ("name", "steps"),
+    [
+        ("tiger", 3_000),
+        ("tmaze", 6_000),
+        ("sense-float-reset:states=4", 40_000),
+        ("directional-hallway", 40_000),
+    ],
+)
+def test_search_finds_the_number_of_states(name: str, steps: int) -> None:
+    truth = domains.by_name(name)
+    log = simulate(truth, steps, rng=11)
+    found = search_states(log, rng=np.random.default_rng(1))
+    assert found.best.n_states == truth.n_states
+    reference = climb(parameters_of(truth), encoded_log(log.head(found.steps)))
+    assert found.best.log_likelihood > reference.log_likelihood - 1
+    assert penalized_likelihood(found.best, found.steps) == max(found.scores.values())
+
+
+def test_search_returns_the_best_so_far_when_time_is_up() -> None:
+    log = simulate(domains.tmaze(rooms=3), 20_000, rng=0)
+    found = search_states(log, deadline=time.monotonic() + 0.5, rng=np.random.default_rng(0))
+    assert not found.complete
+    assert found.best.n_states >= 1
+
+
+def test_learn_pomdp_refined_beats_the_spectral_model() -> None:
+    truth = domains.tmaze()
+    log = simulate(truth, 20_000, rng=5)
+    result = unlatch.learn_pomdp(log, refine="auto", rng=0)
+    assert result.pomdp.n_states == result.rank == 4
+    assert result.evidence is not None
+    assert result.evidence.states == 4
+    assert result.evidence.gap > 5
+    assert result.spectral is not None
+    assert result.pomdp.log_likelihood(log) > result.spectral.log_likelihood(log)
+    assert observation_l1_all(result.pomdp, truth) < 0.02
+    again = unlatch.learn_pomdp(log, refine="auto", rng=0)
+    assert again.pomdp == result.pomdp
+
+
+def test_learn_pomdp_with_a_fixed_number_of_states() -> None:
+    log = simulate(domains.tmaze(), 10_000, rng=6)
+    result = unlatch.learn_pomdp(log, refine="auto", states=3, rng=0)
+    assert result.pomdp.n_states == 3
+    with pytest.raises(UsageError, match="agree"):
+        unlatch.learn_pomdp(log, states=3, rank=4)
+    with pytest.raises(UsageError, match="refine"):
+        unlatch.learn_pomdp(log, refine="yes")  # type: ignore[arg-type]
+
+
+def test_evidence_in_words_and_numbers() -> None:
+    sure = weigh(3, {2: -150.0, 3: -100.0, 4: -130.0}, 1000, True)
+    assert (sure.runner_up, sure.gap, sure.steps_to_settle) == (4, 30.0, 0)
+    unsure = weigh(3, {2: -101.0, 3: -100.0}, 1000, True)
+    assert unsure.steps_to_settle == 4000
+    assert "4000 more steps" in str(unsure)
+    assert weigh(1, {1: 0.0}, 10, False).runner_up is None
+    assert weigh(2, {2: 0.0, 3: -1.0}, 10, True).steps_to_settle is None
