@@ -24,6 +24,10 @@ WORDS = (0x9E3779B97F4A7C15, 0xD1B54A32D192ED03)
 JUST_BELOW_ONE = np.nextafter(1.0, 0.0)
 
 
+def as_python(kernel):
+    return getattr(kernel, "py_func", kernel)
+
+
 def words():
     return np.array(WORDS, dtype=np.uint64)
 
@@ -70,7 +74,7 @@ def test_golden_trees(name):
 def test_compiled_search_equals_python(name):
     planner = planner_of(name)
     compiled = grown(planner, 60)
-    python = grown(planner, 60, treesearch.search.py_func)
+    python = grown(planner, 60, as_python(treesearch.search))
     assert tree_state(compiled) == tree_state(python)
 
 
@@ -87,7 +91,7 @@ class Twin:
         return [[0, 0.0] for _ in range(self.model.n_actions)]
 
     def uniform(self):
-        return treesearch.uniform.py_func(self.random)
+        return as_python(treesearch.uniform)(self.random)
 
     def choose(self, node):
         untried = [a for a, (visits, _) in enumerate(node) if visits == 0]

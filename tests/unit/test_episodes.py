@@ -226,6 +226,11 @@ def test_options_that_make_no_sense(options, complaint):
         run_episodes(TIGER, Stubborn(0), **{"episodes": 1, "steps": 1, **options})
 
 
+def test_only_a_pomdp_can_be_acted_in():
+    with pytest.raises(UsageError, match="must be a POMDP, got PSR"):
+        run_episodes(TIGER.to_psr(), Stubborn(0), episodes=1, steps=1)  # type: ignore[arg-type]
+
+
 def test_a_truth_without_rewards_needs_one():
     with pytest.raises(UsageError, match="carry no rewards"):
         run_episodes(HALLWAY, Stubborn(0), episodes=1, steps=1)

@@ -136,6 +136,8 @@ def run_episodes(
             raise UsageError(f"{name} must be a whole number of at least 1, got {count!r}")
     if on_collapse not in ("reset", "raise"):
         raise UsageError(f"on_collapse must be 'reset' or 'raise', got {on_collapse!r}")
+    if not isinstance(truth, POMDP):
+        raise UsageError(f"the true system must be a POMDP, got {type(truth).__name__}")
     generator, seed = resolve_rng(rng)
     stage = _Stage.build(truth, planner, reward)
     uniforms = generator.random((int(episodes), 2 * int(steps) + 1))

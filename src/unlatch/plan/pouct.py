@@ -99,6 +99,7 @@ class POUCT:
         from the initial belief, or the belief of an agent that knew nothing before that step. Counted
         in ``collapses``.
     rng : int or numpy.random.Generator, optional
+        Seeds the planner's own stream of random numbers.
     """
 
     def __init__(

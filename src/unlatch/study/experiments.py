@@ -134,12 +134,17 @@ def measure_spectral(row: Row, model: PartitionModel, similarity: SimilarityTran
     """The paper's two errors, defined where the number of states is right.
 
     They need no model read off, so that a log whose model is far from probabilities counts like any other.
+    ``observation_l1_true`` is the observation error over the actions that truly have full rank: one that was
+    not found enters with its row sums, one that was found by mistake does not enter.
     """
     if model.n_states != truth.n_states:
         return
-    _, partition = true_partition(truth)
-    rows = linalg.project_to_simplex(similarity.diagonals)
-    row["observation_l1"] = observation_l1(rows, similarity.full_rank_actions, truth)
+    actions, partition = true_partition(truth)
+    found = list(similarity.full_rank_actions)
+    rows = linalg.project_to_simplex(model.psr.updates.sum(axis=3).transpose(0, 2, 1))
+    rows[found] = linalg.project_to_simplex(similarity.diagonals)
+    row["observation_l1"] = observation_l1(rows[found], found, truth)
+    row["observation_l1_true"] = observation_l1(rows[actions], actions, truth)
     row["three_step_transition_l1"] = three_step_transition_l1(model.psr, partition, truth)
     row["full_rank_actions"] = len(similarity.full_rank_actions)
 
