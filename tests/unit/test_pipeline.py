@@ -230,7 +230,7 @@ def test_a_constant_observation_is_one_state(rng, actions):
 @pytest.mark.parametrize("actions", [1, 2])
 def test_a_constant_observation_does_not_hide_two_states(rng, actions):
     log = Trajectory(rng.integers(0, actions, 2000), np.zeros(2000, dtype=int))
-    with pytest.raises(NotLearnableError, match="rank 2 was asked for, but the matrix has rank 1"):
+    with pytest.raises(NotLearnableError, match="rank 2 was asked for, but the Hankel matrix has rank 1"):
         learn_pomdp(log, rank=2, rng=0)
 
 

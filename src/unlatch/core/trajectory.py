@@ -56,7 +56,7 @@ class Trajectory:
         if self.rewards is not None:
             rewards = finite_floats("rewards", self.rewards, ndim=1)
             same_length(actions=self.actions, rewards=rewards)
-            object.__setattr__(self, "rewards", frozen(rewards + 0.0))  # turns -0.0 into 0.0
+            object.__setattr__(self, "rewards", frozen(rewards))
         object.__setattr__(self, "episode_starts", _checked_starts(self.episode_starts, len(self.actions)))
 
     @classmethod
@@ -158,7 +158,7 @@ class Trajectory:
         """
         if self.rewards is None or (self.symbol_rewards is not None and not always):
             return self
-        values, reward_codes = np.unique(self.rewards, return_inverse=True)
+        values, reward_codes = np.unique(self.rewards + 0.0, return_inverse=True)  # -0.0 is 0.0
         refuse_continuous("rewards", len(values), len(self))
         pairs, codes = np.unique(self.observations * len(values) + reward_codes, return_inverse=True)
         names = [

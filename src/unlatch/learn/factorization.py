@@ -97,7 +97,8 @@ def factorize(
     possible = int((values > _ROUNDING * values[0]).sum())
     if rank is not None and rank > possible:
         raise NotLearnableError(
-            f"rank {rank} was asked for, but the matrix has rank {possible}: ask for that at most"
+            f"rank {rank} was asked for, but the Hankel matrix has rank {possible}; choose a lower rank, or longer "
+            "histories and tests"
         )
     noise = _noise_level(hankel, generator) if rank is None and rank_tolerance is None else np.nan
     if rank is None:
