@@ -64,7 +64,7 @@ def main() -> None:
     )
 
     maze = domains.tmaze(rooms=6)
-    simulating, log = seconds(lambda: unlatch.simulate(maze, arguments.steps, rng=2), repeats=1)
+    simulating, log = seconds(lambda: unlatch.simulate(maze, arguments.steps, rng=2))
     keys = np.random.default_rng(0).integers(0, 2**62, arguments.steps)
     sorting, _ = seconds(lambda: np.sort(keys))
     before = peak_memory()
@@ -82,9 +82,10 @@ def main() -> None:
         f"estimating {hankel}: {estimating:.2f} s; factorizing at rank 20: {factorizing:.3f} s; ratio to counting "
         f"{factorizing / counting:.2f} (at most 1 wanted)"
     )
-    uniforms = np.random.default_rng(1).random((100_000, 3))
-    plain, _ = seconds(lambda: naive.simulate(maze, uniforms, state=0), repeats=1)
-    plain *= arguments.steps / len(uniforms)
+    generator, tried = np.random.default_rng(1), 100_000
+    draws = ([generator.random() for _ in range(3)] for _ in range(tried))
+    plain, _ = seconds(lambda: naive.simulate(maze, draws, state=0), repeats=1)
+    plain *= arguments.steps / tried
     print(
         f"simulating T-Maze 14, {arguments.steps:.0e} steps: {simulating:.2f} s; plain loop {plain:.0f} s (from 1e5 "
         f"steps); ratio {plain / simulating:.0f}"

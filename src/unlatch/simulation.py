@@ -13,7 +13,9 @@ from unlatch.errors import ResourceLimitError, UsageError
 
 __all__ = ["simulate"]
 
-_CHUNK = 1 << 20
+_CHUNK = 1 << 16
+"""Steps per kernel call: their random numbers stay in the cache."""
+
 _MAX_STEPS = 2_000_000_000
 
 
@@ -45,8 +47,9 @@ def simulate(
     """
     from unlatch.kernels.simulation import draw, simulate_steps
 
-    if steps < 1 or episodes < 1:
-        raise UsageError(f"steps and episodes must be at least 1, got {steps} and {episodes}")
+    for name, count in (("steps", steps), ("episodes", episodes)):
+        if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
+            raise UsageError(f"{name} must be a whole number of at least 1, got {count!r}")
     if steps * episodes > _MAX_STEPS:
         raise ResourceLimitError(f"{steps * episodes} steps in all; at most {_MAX_STEPS} fit one log")
     generator, _ = resolve_rng(rng)
@@ -57,26 +60,32 @@ def simulate(
     shown = np.cumsum(pomdp.observations, axis=2)
     starting = np.cumsum(pomdp.initial)
     arrival = pomdp.emission == "arrival"
+    uniforms = np.empty((min(_CHUNK, steps), 3))
     for start in range(0, steps * episodes, steps):
         state = draw(starting, generator.random())
         for begin in range(start, start + steps, _CHUNK):
             stop = min(begin + _CHUNK, start + steps)
+            generator.random(out=uniforms[: stop - begin])
             state = simulate_steps(
                 chances,
                 transitions,
                 shown,
                 arrival,
                 state,
-                generator.random((stop - begin, 3)),
+                uniforms[: stop - begin],
                 actions[begin:stop],
                 observations[begin:stop],
             )
             report("simulating", stop, steps * episodes)
+    rewards = None if pomdp.symbol_rewards is None else pomdp.symbol_rewards[observations]
+    for array in (actions, observations, rewards):
+        if array is not None:
+            array.setflags(write=False)  # handed over: nobody else holds them, so no copy is needed
     return Trajectory(
         actions=actions,
         observations=observations,
         action_names=pomdp.action_names,
         observation_names=pomdp.observation_names,
-        rewards=None if pomdp.symbol_rewards is None else pomdp.symbol_rewards[observations],
+        rewards=rewards,
         episode_starts=np.arange(0, steps * episodes, steps),
     )

@@ -75,7 +75,9 @@ def test_more_than_the_matrix_allows():
 
 @pytest.mark.parametrize("rank", [4, 20])
 def test_more_than_an_exact_matrix_holds(rank):
-    with pytest.raises(NotLearnableError, match=f"rank {rank} was asked for, but the Hankel matrix has rank 3"):
+    with pytest.raises(
+        NotLearnableError, match=f"rank {rank} was asked for, but the Hankel matrix has rank 3"
+    ):
         factorize(SFR, rank=rank, rng=0)
 
 

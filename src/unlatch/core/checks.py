@@ -22,7 +22,10 @@ MAX_NAME_BYTES = 256
 
 
 def frozen(array: NDArray[Any]) -> NDArray[Any]:
-    """A C-contiguous, read-only copy."""
+    """A C-contiguous, read-only copy; the array itself if it is that already and no view of another."""
+    if isinstance(array, np.ndarray) and array.base is None and array.flags.c_contiguous:
+        if not array.flags.writeable:
+            return array
     copy = np.array(array, order="C", copy=True)
     copy.setflags(write=False)
     return copy
@@ -34,7 +37,7 @@ def finite_floats(field: str, value: ArrayLike, *, ndim: int) -> Floats:
         array = np.asarray(value)
         if array.dtype.kind not in "fiu":
             raise TypeError
-        array = array.astype(np.float64)
+        array = array.astype(np.float64, copy=False)
     except (TypeError, ValueError):
         raise DataError(f"{field}: expected an array of real numbers, got {_describe(value)}") from None
     if array.ndim != ndim:

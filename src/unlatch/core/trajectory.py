@@ -209,7 +209,7 @@ def _coded(
         raise DataError(f"{field_name}: expected integer codes, got dtype {array.dtype}")
     if array.dtype.kind == "u" and array.size and int(array.max()) > np.iinfo(np.int64).max:
         raise DataError(f"{field_name}: code {int(array.max())} does not fit 63 bits")
-    codes = array.astype(np.int64)
+    codes = array.astype(np.int64, copy=False)
     if codes.size and codes.min() < 0:
         place = int(np.argmin(codes))
         raise DataError(f"{field_name}[{place}] is {int(codes[place])}; codes start at 0 and -1 is no symbol")
