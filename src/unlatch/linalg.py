@@ -181,15 +181,23 @@ def stationary_distribution(chain: Floats, start: Floats) -> Floats:
         members = np.flatnonzero(labels == label)
         mass = absorbed[members].sum()
         if mass > 0:
-            block = chain[np.ix_(members, members)]
-            system = np.eye(len(members)) - block.T
-            system[-1] = 1.0  # one balance equation is redundant; the total takes its place
-            target = np.zeros(len(members))
-            target[-1] = mass
-            result[members] = scipy.linalg.solve(system, target)
-    result = np.maximum(result, 0.0)
+            result[members] = mass * _irreducible_stationary(chain[np.ix_(members, members)])
     normalized: Floats = result / result.sum()
     return normalized
+
+
+def _irreducible_stationary(chain: Floats) -> Floats:
+    """Of an irreducible chain, by the elimination of Grassmann, Taksar and Heyman: no subtraction, so that every
+    entry is accurate however weakly the states are coupled."""
+    reduced = chain.copy()
+    for k in range(len(chain) - 1, 0, -1):
+        reduced[:k, k] /= reduced[k, :k].sum()
+        reduced[:k, :k] += np.outer(reduced[:k, k], reduced[k, :k])
+    weights = np.ones(len(chain))
+    for k in range(1, len(chain)):
+        weights[k] = weights[:k] @ reduced[:k, k]
+    result: Floats = weights / weights.sum()
+    return result
 
 
 def project_to_simplex(rows: Floats) -> Floats:

@@ -23,9 +23,9 @@ MAX_NAME_BYTES = 256
 
 def frozen(array: NDArray[Any]) -> NDArray[Any]:
     """A C-contiguous, read-only copy; the array itself if it is that already and no view of another."""
-    if isinstance(array, np.ndarray) and array.base is None and array.flags.c_contiguous:
-        if not array.flags.writeable:
-            return array
+    flags = array.flags
+    if array.base is None and flags.c_contiguous and not flags.writeable:
+        return array
     copy = np.array(array, order="C", copy=True)
     copy.setflags(write=False)
     return copy

@@ -83,7 +83,12 @@ class Partition:
 
     def relabel(self, order: ArrayLike) -> Partition:
         """The partition after states were reordered: new state ``i`` is old state ``order[i]``."""
-        return Partition(self.labels[np.asarray(order)])
+        index = np.asarray(order)
+        if index.dtype.kind not in "iu" or sorted(index.tolist()) != list(range(self.n_states)):
+            raise DataError(
+                f"order must be a permutation of the {self.n_states} states, got {index.tolist()}"
+            )
+        return Partition(self.labels[index])
 
     def sums(self, vectors: Floats) -> Floats:
         """Sum the last axis over cells: (..., states) to (..., cells)."""

@@ -178,7 +178,7 @@ class POMDP:
     def reordered(self, order: ArrayLike) -> POMDP:
         """The same model with new state ``i`` being the old state ``order[i]``."""
         index = np.asarray(order)
-        if sorted(index.tolist()) != list(range(self.n_states)):
+        if index.dtype.kind not in "iu" or sorted(index.tolist()) != list(range(self.n_states)):
             raise DataError(
                 f"order must be a permutation of the {self.n_states} states, got {index.tolist()}"
             )

@@ -115,7 +115,10 @@ class PSR:
     def probability(self, actions: ArrayLike, observations: ArrayLike) -> float:
         """``P(observations | actions)`` of one short sequence of codes, from ``initial``."""
         vector = self.initial
-        for action, observation in zip(np.asarray(actions), np.asarray(observations), strict=True):
+        pairs = list(zip(np.asarray(actions).tolist(), np.asarray(observations).tolist(), strict=True))
+        for action, observation in pairs:
+            if not (0 <= action < self.n_actions and 0 <= observation < self.n_observations):
+                raise DataError(f"no such pair of codes: action {action}, observation {observation}")
             vector = vector @ self.updates[action, observation]
         return float(vector @ self.final)
 

@@ -13,7 +13,7 @@ from unlatch.arrays import Floats, Ints
 from unlatch.core.alphabet import checked_names, refuse_continuous, sorted_names
 from unlatch.core.checks import finite_floats, frozen, same_length
 from unlatch.core.diagnostics import Diagnostics
-from unlatch.errors import DataError
+from unlatch.errors import DataError, UsageError
 
 __all__ = ["Trajectory"]
 
@@ -71,6 +71,8 @@ class Trajectory:
         """Build from text symbols; alphabets are what occurs, in sorted order."""
         coded = []
         for kind, symbols in (("actions", actions), ("observations", observations)):
+            if any(isinstance(symbol, str) and symbol.endswith("\0") for symbol in symbols):
+                raise DataError(f"{kind}: a symbol ends in a NUL character, which NumPy would drop")
             array = np.asarray(symbols)
             if array.ndim != 1 or array.dtype.kind not in "UT":
                 raise DataError(
@@ -120,10 +122,14 @@ class Trajectory:
 
     def episode(self, index: int) -> Trajectory:
         """One episode as a log of its own."""
+        if not 0 <= index < self.n_episodes:
+            raise UsageError(f"there are {self.n_episodes} episodes, numbered from 0; got {index}")
         return self._slice(int(self.episode_starts[index]), int(self.episode_ends[index]))
 
     def head(self, steps: int) -> Trajectory:
         """The first ``steps`` steps, episode boundaries kept."""
+        if steps < 0:
+            raise UsageError(f"steps cannot be negative, got {steps}")
         return self._slice(0, min(steps, len(self)))
 
     def _slice(self, start: int, stop: int) -> Trajectory:

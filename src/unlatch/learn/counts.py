@@ -212,6 +212,10 @@ def count_sequences(log: Trajectory, *, history_length: int, test_length: int) -
     The longest windows are sorted once; every shorter table follows from it by dropping the last symbol and
     adding the one window per episode that has no longer extension.
     """
+    if not isinstance(log, Trajectory):
+        raise UsageError(
+            f"expected a Trajectory, got {type(log).__name__}; build one from arrays, or use read_log"
+        )
     check_lengths(history_length, test_length)
     longest = history_length + test_length
     log = log.with_reward_symbols()
@@ -242,6 +246,9 @@ def count_sequences(log: Trajectory, *, history_length: int, test_length: int) -
 
 def check_lengths(history_length: int, test_length: int) -> None:
     """Refuse lengths for which no Hankel matrix exists."""
+    for name, length in (("history_length", history_length), ("test_length", test_length)):
+        if isinstance(length, bool) or not isinstance(length, int | np.integer):
+            raise UsageError(f"{name} must be a whole number, got {length!r}")
     if history_length < 2 or test_length < 1:
         raise UsageError(
             f"history_length must be at least 2 and test_length at least 1, got {history_length} and "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -32,8 +33,8 @@ _ROUNDING = 1e-9
 class RankFactorization:
     """The truncated SVD of a Hankel matrix.
 
-    ``left`` (histories, rank) and ``right`` (tests, rank) have orthonormal columns;
-    ``left.T @ H @ right`` is diagonal unless the paper's dense rotation was asked for.
+    ``left`` (histories, rank) and ``right`` (tests, rank) are the leading singular vectors, each entry times the
+    weight of its history or test (one, unless actions were tried very unevenly); rotated if that was asked for.
 
     Attributes
     ----------
@@ -90,7 +91,7 @@ def factorize(
             f"{largest} at most; choose longer histories and tests, or a lower rank"
         )
     wanted = min((rank if rank is not None else max_rank) + 1, largest)
-    left, values, right = linalg.truncated_svd(hankel.matrix, wanted, generator)
+    left, values, right = linalg.truncated_svd(_weighted(hankel, hankel.matrix.data), wanted, generator)
     report("factorizing", 1, 2)
     if values[0] <= 0:
         raise NotLearnableError("the Hankel matrix is zero: no history was ever followed by a test")
@@ -103,7 +104,8 @@ def factorize(
     noise = _noise_level(hankel, generator) if rank is None and rank_tolerance is None else np.nan
     if rank is None:
         rank = _count_values(values, rank_tolerance, noise, max_rank)
-    left, right = left[:, :rank], right[:, :rank]
+    left = left[:, :rank] * hankel.history_weights[:, None]
+    right = right[:, :rank] * hankel.test_weights[:, None]
     if rotate:
         rotation = linalg.haar_rotation(rank, generator)
         left, right = left @ rotation, right @ rotation
@@ -119,8 +121,8 @@ def factorize(
 
 
 def _check_options(rank: int | None, rank_tolerance: float | None, max_rank: int) -> None:
-    if rank is not None and rank < 1:
-        raise UsageError(f"rank must be at least 1, got {rank}")
+    if rank is not None and (isinstance(rank, bool) or not isinstance(rank, int | np.integer) or rank < 1):
+        raise UsageError(f"rank must be a whole number of at least 1, got {rank!r}")
     if rank_tolerance is not None and not 0 < rank_tolerance < 1:
         raise UsageError(f"rank_tolerance is a fraction between 0 and 1, got {rank_tolerance}")
     if max_rank < 1:
@@ -149,11 +151,17 @@ def _noise_level(hankel: HankelMatrix, rng: np.random.Generator) -> float:
     for _ in range(_SPLITS):
         weights = rng.permutation(signs) * (count - 1) / count
         data = sum(w * r.matrix.data for w, r in zip(weights, hankel.replicates, strict=True))
-        difference = scipy.sparse.csr_array(
-            (data, hankel.matrix.indices, hankel.matrix.indptr), shape=hankel.matrix.shape
-        )
-        levels.append(linalg.spectral_norm(difference, rng))
+        levels.append(linalg.spectral_norm(_weighted(hankel, data), rng))
     return float(np.max(levels))
+
+
+def _weighted(hankel: HankelMatrix, data: Floats) -> Any:
+    """A matrix with the sparsity of the Hankel matrix, rows and columns weighted."""
+    matrix = scipy.sparse.csr_array(
+        (data, hankel.matrix.indices, hankel.matrix.indptr), shape=hankel.matrix.shape
+    )
+    rows = scipy.sparse.diags_array(hankel.history_weights)
+    return scipy.sparse.csr_array(rows @ matrix @ scipy.sparse.diags_array(hankel.test_weights))
 
 
 def _judge_gap(values: Floats, rank: int, noise: float) -> Diagnostics:

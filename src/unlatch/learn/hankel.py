@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,9 @@ __all__ = ["HankelMatrix", "estimate_hankel", "exact_hankel"]
 
 _MAX_ENTRIES = 200_000_000
 
+_FEW_TRIES = 100
+"""Tries of an action below which its estimated rows are little more than noise."""
+
 
 @dataclass(frozen=True, eq=False)
 class HankelMatrix:
@@ -39,6 +42,9 @@ class HankelMatrix:
         The histories alone; the paper's column of the empty test.
     histories, tests : tuple of arrays, shape (sequences, length) each
         The index sets by length, spelled out as pair codes ``action * observations + observation``.
+    history_weights, test_weights : array, shape (histories,), (tests,)
+        Below one for sequences whose actions were tried much less than is typical, one for all others: their
+        entries are noisier, and the decomposition must not take that noise for states.
     replicates : tuple of HankelMatrix
         The same estimate without one block of the log each; empty if the matrix is exact.
     """
@@ -51,6 +57,8 @@ class HankelMatrix:
     tests: tuple[Ints, ...]
     action_names: tuple[str, ...]
     observation_names: tuple[str, ...]
+    history_weights: Floats
+    test_weights: Floats
     symbol_rewards: Floats | None = None
     replicates: tuple[HankelMatrix, ...] = ()
     diagnostics: Diagnostics = field(default_factory=Diagnostics)
@@ -105,6 +113,11 @@ def estimate_hankel(counts: SequenceCounts) -> HankelMatrix:
     row_offsets = _offsets(histories)
     column_offsets = _offsets(tests)
     n_rows, n_columns = row_offsets[-1], column_offsets[-1]
+    if counts.n_actions * counts.n_observations * n_rows > _MAX_ENTRIES:
+        raise ResourceLimitError(
+            f"{counts.n_actions * counts.n_observations} pairs after {n_rows} histories are too many; choose a "
+            "shorter history_length or a smaller alphabet"
+        )
     plain = _Entries((n_rows, n_columns))
     extended = _Entries((counts.n_actions * counts.n_observations * n_rows, n_columns))
     for i, history in enumerate(histories):
@@ -126,6 +139,8 @@ def estimate_hankel(counts: SequenceCounts) -> HankelMatrix:
         "tests": tuple(table.symbols() for table in tests),
         "action_names": counts.action_names,
         "observation_names": counts.observation_names,
+        "history_weights": frozen(np.concatenate([frequencies.weights(table) for table in histories])),
+        "test_weights": frozen(np.concatenate([frequencies.weights(table) for table in tests])),
         "symbol_rewards": counts.symbol_rewards,
     }
     versions = [
@@ -138,14 +153,8 @@ def estimate_hankel(counts: SequenceCounts) -> HankelMatrix:
         )
         for version in range(len(matrices))
     ]
-    return _with_replicates(versions[0], tuple(versions[1:]), _untried_sequences(counts))
-
-
-def _with_replicates(
-    whole: HankelMatrix, replicates: tuple[HankelMatrix, ...], diagnostics: Diagnostics
-) -> HankelMatrix:
-    fields = {name: getattr(whole, name) for name in whole.__dataclass_fields__}
-    return HankelMatrix(**{**fields, "replicates": replicates, "diagnostics": diagnostics})
+    notes = _untried_sequences(counts) + _rare_symbols(counts)
+    return replace(versions[0], replicates=tuple(versions[1:]), diagnostics=notes)
 
 
 def _offsets(tables: list[WindowTable]) -> list[int]:
@@ -163,6 +172,17 @@ class _Frequencies:
         if table.length not in self._known:
             self._known[table.length] = self._compute(table)
         return self._known[table.length]
+
+    def weights(self, table: WindowTable) -> Floats:
+        """One for windows whose actions were tried at least half as often as is typical, else less.
+
+        The variance of a relative frequency goes with one over the tries, hence the square root.
+        """
+        groups, n_groups = table.action_groups(self._n_observations)
+        tried = np.bincount(groups, weights=table.totals, minlength=n_groups)
+        typical = float((tried**2).sum() / tried.sum())
+        result: Floats = np.sqrt(np.minimum(1.0, tried[groups] / (typical / 2)))
+        return result
 
     def _compute(self, table: WindowTable) -> list[Floats]:
         groups, n_groups = table.action_groups(self._n_observations)
@@ -205,6 +225,31 @@ class _Entries:
             )
             for version in range(n_versions)
         ]
+
+
+def _rare_symbols(counts: SequenceCounts) -> Diagnostics:
+    """Actions tried too rarely to be trusted, and declared observations that never came."""
+    table = counts.table(1)
+    seen = np.zeros((counts.n_actions, counts.n_observations), dtype=np.int64)
+    seen[table.codes[0] // counts.n_observations, table.codes[0] % counts.n_observations] = table.totals
+    notes = Diagnostics()
+    rare = {
+        name: int(tries)
+        for name, tries in zip(counts.action_names, seen.sum(axis=1), strict=True)
+        if 0 < tries < _FEW_TRIES
+    }
+    if rare:
+        listing = ", ".join(f"{name} ({tries} times)" for name, tries in rare.items())
+        notes = notes.noting("rarely_tried", f"actions tried too rarely to be trusted: {listing}", tries=rare)
+    absent = [
+        name for name, times in zip(counts.observation_names, seen.sum(axis=0), strict=True) if times == 0
+    ]
+    if absent:
+        shown = ", ".join(absent[:10]) + (", ..." if len(absent) > 10 else "")
+        notes = notes.noting(
+            "never_observed", f"declared observations that never came: {shown}", names=absent
+        )
+    return notes
 
 
 def _untried_sequences(counts: SequenceCounts) -> Diagnostics:
@@ -262,6 +307,8 @@ def exact_hankel(
         tests=tuple(sequences for _, sequences in backward),
         action_names=psr.action_names,
         observation_names=psr.observation_names,
+        history_weights=frozen(np.ones(len(histories))),
+        test_weights=frozen(np.ones(tests.shape[1])),
         symbol_rewards=psr.symbol_rewards,
     )
 

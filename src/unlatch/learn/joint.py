@@ -47,7 +47,7 @@ def random_basis(family: Floats, weights: Floats, draws: int, rng: np.random.Gen
     for _ in range(draws):
         direction = rng.standard_normal(len(family))
         direction /= np.sqrt(direction @ direction)
-        basis = _eigenbasis(np.einsum("k,kij->ij", direction * np.sqrt(weights), family))  # Eq. (16)
+        basis = _try_eigenbasis(np.einsum("k,kij->ij", direction * np.sqrt(weights), family))  # Eq. (16)
         if basis is None:
             continue
         matrix, imaginary, pairs = basis
@@ -60,6 +60,13 @@ def random_basis(family: Floats, weights: Floats, draws: int, rng: np.random.Gen
             "may be defective. Log more steps, or check the emission convention"
         )
     return best
+
+
+def _try_eigenbasis(combination: Floats) -> tuple[Floats, float, int] | None:
+    try:
+        return _eigenbasis(combination)
+    except NumericalError:  # this draw was unlucky, another will do
+        return None
 
 
 def _eigenbasis(combination: Floats) -> tuple[Floats, float, int] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -142,6 +142,10 @@ def learn_pomdp(
         If the log is too short or no action has a transition matrix of full rank.
     """
     generator, seed = resolve_rng(rng)
+    if not isinstance(log, Trajectory):
+        raise UsageError(
+            f"expected a Trajectory, got {type(log).__name__}; build one from arrays, or use read_log"
+        )
     _check_refinement(refine, states, rank)
     rank = states if rank is None else rank
     counts, hankel, factorization = factorize_log(
@@ -165,11 +169,10 @@ def learn_pomdp(
         cell_basis="none" if _is_dense(rotation) else "nonnegative",
         rng=generator,
     )
-    fields = {name: getattr(result, name) for name in result.__dataclass_fields__}
-    fields.update(counts=counts, seed=seed, diagnostics=log.diagnostics + result.diagnostics)
-    if refine is not None:
-        fields.update(_completed(log, result, states, emission, time_limit, generator))
-    return LearnResult(**fields)
+    result = replace(result, counts=counts, seed=seed, diagnostics=log.diagnostics + result.diagnostics)
+    if refine is None:
+        return result
+    return _completed(log, result, states, emission, time_limit, generator)
 
 
 def _check_refinement(refine: str | None, states: int | None, rank: int | None) -> None:
@@ -186,20 +189,21 @@ def _completed(
     emission: Emission,
     time_limit: float | None,
     rng: np.random.Generator,
-) -> dict[str, object]:
-    """The fields of a result that the search and the climb replace."""
+) -> LearnResult:
+    """The result with the model that search and climb lead to."""
     found = complete(
         log, start=spectral.pomdp, states=states, emission=emission, time_limit=time_limit, rng=rng
     )
-    return {
-        "pomdp": found.pomdp,
-        "rank": found.pomdp.n_states,
-        "partition": found.partition,
-        "full_rank_actions": found.full_rank_actions,
-        "spectral": spectral.pomdp,
-        "completion": found,
-        "diagnostics": log.diagnostics + spectral.diagnostics + found.diagnostics,
-    }
+    return replace(
+        spectral,
+        pomdp=found.pomdp,
+        rank=found.pomdp.n_states,
+        partition=found.partition,
+        full_rank_actions=found.full_rank_actions,
+        spectral=spectral.pomdp,
+        completion=found,
+        diagnostics=spectral.diagnostics + found.diagnostics,
+    )
 
 
 def learn_psr(
