@@ -18,7 +18,7 @@ __all__ = ["read_off", "recover_pomdp"]
 
 _HETEROGENEOUS_SIGMAS = 6.0
 
-MAX_MOVED = 4.0
+MAX_MOVED = 20.0
 """L1 distance to the simplex beyond which a row is not a noisy distribution but a failed computation."""
 
 
