@@ -9,7 +9,7 @@ export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_BUILD_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint test-slow benchmarks clean
+.PHONY: demo test lint benchmarks clean
 
 demo: $(VENV)/installed
 	$(BIN)/unlatch demo --out out
@@ -22,13 +22,13 @@ lint: $(VENV)/installed-test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Statistical runs: minutes, not part of `make test`.
-test-slow: $(VENV)/installed-test
-	$(BIN)/python -m pytest -m slow -o addopts=--strict-markers
-
+# Statistical runs and speed: minutes, not part of `make test`. Their results are in docs/measurements.md.
 benchmarks: $(VENV)/installed-test
 	$(BIN)/python benchmarks/counting.py
 	$(BIN)/python benchmarks/accuracy.py
+	$(BIN)/python benchmarks/planning.py
+	$(BIN)/python benchmarks/learned_planning.py
+	$(BIN)/python benchmarks/em.py
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

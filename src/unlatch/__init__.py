@@ -45,6 +45,9 @@ _HOMES = {
     "learn_pomdp": "learn.pipeline",
     "learn_from_hankel": "learn.pipeline",
     "LearnResult": "learn.pipeline",
+    "refine": "learn.refinement",
+    "RefineResult": "learn.refinement",
+    "Evidence": "learn.evidence",
     "learn_tensor": "learn.tensor",
     "TensorResult": "learn.tensor",
     # baselines
@@ -82,6 +85,7 @@ if TYPE_CHECKING:
     from unlatch.learn.counts import count_sequences as count_sequences
     from unlatch.learn.em import EMResult as EMResult
     from unlatch.learn.em import learn_em as learn_em
+    from unlatch.learn.evidence import Evidence as Evidence
     from unlatch.learn.factorization import RankFactorization as RankFactorization
     from unlatch.learn.factorization import factorize as factorize
     from unlatch.learn.hankel import HankelMatrix as HankelMatrix
@@ -93,6 +97,8 @@ if TYPE_CHECKING:
     from unlatch.learn.pipeline import learn_psr as learn_psr
     from unlatch.learn.predictive import fit_psr as fit_psr
     from unlatch.learn.recovery import recover_pomdp as recover_pomdp
+    from unlatch.learn.refinement import RefineResult as RefineResult
+    from unlatch.learn.refinement import refine as refine
     from unlatch.learn.similarity import SimilarityTransform as SimilarityTransform
     from unlatch.learn.similarity import find_similarity as find_similarity
     from unlatch.learn.tensor import TensorResult as TensorResult
