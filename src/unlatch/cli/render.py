@@ -19,6 +19,9 @@ from unlatch.core.psr import PSR
 
 __all__ = ["console", "print_comparison", "print_diagnostics", "print_partition", "print_pomdp", "print_psr"]
 
+_NOTICEABLE = 0.02
+"""How far an entry must be free to move to be called undetermined: in a learned model noise moves them all."""
+
 
 def console() -> Console:
     """Where results go: standard output, wide enough for tables when it is not a terminal."""
@@ -30,7 +33,9 @@ def console() -> Console:
 
 def print_pomdp(output: Console, pomdp: POMDP, partition: Partition | None = None) -> None:
     """Every action's transition and observation matrix side by side."""
-    open_entries = undetermined_entries(pomdp, partition) if partition is not None else None
+    open_entries = (
+        None if partition is None else undetermined_entries(pomdp, partition, tolerance=_NOTICEABLE)
+    )
     shown = np.flatnonzero(pomdp.observations.max(axis=(0, 1)) > 0)
     output.print(
         f"POMDP with {pomdp.n_states} states, {pomdp.n_actions} actions, {pomdp.n_observations} observation "
@@ -134,7 +139,7 @@ def print_partition(output: Console, pomdp: POMDP, partition: Partition, actions
         output.print("every state stands alone: the log determines the whole model")
         return
     by = f" ({', '.join(actions)})" if actions else ""
-    open_entries = undetermined_entries(pomdp, partition)
+    open_entries = undetermined_entries(pomdp, partition, tolerance=_NOTICEABLE)
     for cell in partition.cells:
         if len(cell) > 1:
             names = ", ".join(pomdp.state_names[s] for s in cell)

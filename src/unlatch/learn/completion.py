@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from unlatch import linalg
+from unlatch.arrays import Floats
 from unlatch.core.diagnostics import Diagnostics
 from unlatch.core.partition import Partition
 from unlatch.core.pomdp import POMDP, Emission
@@ -153,13 +154,23 @@ def _ordered(ascent: Ascent, log: Trajectory, emission: Emission) -> tuple[POMDP
 
 
 def _full_rank_actions(pomdp: POMDP, ascent: Ascent) -> tuple[int, ...]:
-    """Actions whose smallest singular value stands clear of the noise in their rows."""
-    visits = ascent.counts.transitions.sum(axis=2, keepdims=True)
-    variance = pomdp.transitions * (1 - pomdp.transitions) / np.maximum(visits, 1.0)
-    noise = np.sqrt(variance.sum(axis=(1, 2)) / pomdp.n_states)
-    smallest = np.array([linalg.singular_values(matrix)[-1] for matrix in pomdp.transitions])
+    """Actions whose smallest singular value is more than three standard errors from zero."""
+    visits = ascent.counts.transitions.sum(axis=2)
     tried = ascent.counts.observations.sum(axis=(1, 2)) > 0
-    return tuple(int(a) for a in np.flatnonzero(tried & (smallest > _CLEAR * noise + 1e-9)))
+    return tuple(
+        action
+        for action, matrix in enumerate(pomdp.transitions)
+        if tried[action] and _is_full_rank(matrix, visits[action])
+    )
+
+
+def _is_full_rank(matrix: Floats, visits: Floats) -> bool:
+    """By the first-order change ``u @ noise @ v`` of the smallest singular value; rows are multinomial."""
+    u, s, v = linalg.svd(matrix)
+    left, right = u[:, -1], v[:, -1]
+    spread = matrix @ right**2 - (matrix @ right) ** 2
+    variance = float((left**2 * spread / np.maximum(visits, 1.0)).sum())
+    return bool(s[-1] > _CLEAR * np.sqrt(max(variance, 0.0)) + 1e-9)
 
 
 def _partition(pomdp: POMDP, ascent: Ascent, actions: tuple[int, ...]) -> Partition:
