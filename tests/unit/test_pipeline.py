@@ -208,9 +208,23 @@ def test_too_short(steps):
 
 
 def test_the_shortest_log_that_will_do():
-    """Five steps hold windows of three pairs, but not the longer ones that might show more."""
+    """With a given rank four steps hold the windows that are needed; to find it takes a try in every block."""
     for steps in (4, 5):
-        assert learn_pomdp(Trajectory([0] * steps, [0] * steps), rng=0).rank == 1
+        assert learn_pomdp(Trajectory([0] * steps, [0] * steps), rank=1, rng=0).rank == 1
+    assert learn_pomdp(Trajectory([0] * 9, [0] * 9), rng=0).rank == 1
+    with pytest.raises(NotLearnableError, match="8 steps are too few to tell states from noise"):
+        learn_pomdp(Trajectory([0] * 8, [0] * 8), rng=0)
+
+
+@pytest.mark.parametrize("steps", [5, 12, 25, 60])
+def test_a_short_log_is_no_reason_to_see_many_states(steps):
+    """Sequences tried once show no noise; they must not pass for states."""
+    for seed in range(5):
+        try:
+            found = learn_pomdp(simulate(domains.tiger(), steps, rng=seed), rng=0).rank
+        except NotLearnableError:
+            continue
+        assert found <= 2
 
 
 def test_too_short_for_the_lengths_asked_for():

@@ -90,6 +90,12 @@ class WindowTable:
         flat = groups.reshape(-1)
         return flat, int(flat.max()) + 1
 
+    def typical_tries(self, n_observations: int) -> float:
+        """How often the action sequence of a random window of this length was tried."""
+        groups, size = self.action_groups(n_observations)
+        tried = np.bincount(groups, weights=self.totals, minlength=size)
+        return float((tried**2).sum() / tried.sum())
+
     def merged(self, other: WindowTable) -> WindowTable:
         """Both tables in one; equal windows add up."""
         from unlatch.kernels.counting import merge_tables

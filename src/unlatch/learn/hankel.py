@@ -180,7 +180,7 @@ class _Frequencies:
         """
         groups, n_groups = table.action_groups(self._n_observations)
         tried = np.bincount(groups, weights=table.totals, minlength=n_groups)
-        typical = float((tried**2).sum() / tried.sum())
+        typical = table.typical_tries(self._n_observations)
         result: Floats = np.sqrt(np.minimum(1.0, tried[groups] / (typical / 2)))
         return result
 

@@ -15,9 +15,9 @@ from unlatch.core.pomdp import POMDP, Emission
 from unlatch.core.psr import PSR
 from unlatch.core.random import RandomSource, resolve_rng
 from unlatch.core.trajectory import Trajectory
-from unlatch.errors import UsageError
+from unlatch.errors import NotLearnableError, UsageError
 from unlatch.learn.completion import Completion, complete
-from unlatch.learn.counts import SequenceCounts, count_sequences
+from unlatch.learn.counts import BLOCKS, SequenceCounts, count_sequences
 from unlatch.learn.evidence import Evidence
 from unlatch.learn.factorization import RankFactorization, factorize
 from unlatch.learn.hankel import HankelMatrix, estimate_hankel
@@ -314,6 +314,8 @@ def _grown(
 ) -> tuple[SequenceCounts, HankelMatrix]:
     """The shortest histories and tests beyond which no further state shows itself above the noise."""
     best = _measured(log, 1, max_rank, rng)
+    if rank is None:
+        _refuse_too_short(best.counts)
     for tests in range(2, _MAX_TEST_LENGTH + 1):
         if (rank is not None and best.rank >= rank) or not _can_grow(log, best.counts):
             break
@@ -322,6 +324,17 @@ def _grown(
             break
         best = longer
     return best.counts, best.hankel
+
+
+def _refuse_too_short(counts: SequenceCounts) -> None:
+    """Noise is told from the scatter between blocks of the log, so a sequence must have been tried in most."""
+    tries = counts.table(2).typical_tries(counts.n_observations)
+    if tries < BLOCKS:
+        raise NotLearnableError(
+            f"{counts.steps} steps are too few to tell states from noise: two actions in a row were tried about "
+            f"{tries:.0f} times, at least {BLOCKS} are needed. Log some {BLOCKS * counts.n_actions**2} steps or "
+            "more, or fix the rank"
+        )
 
 
 class _Measured(NamedTuple):
@@ -340,6 +353,9 @@ def _can_grow(log: Trajectory, counts: SequenceCounts) -> bool:
     """Whether windows two pairs longer exist and their number stays within memory."""
     longest_episode = int((log.episode_ends - log.episode_starts).max(initial=0))
     longest = len(counts.tables)
+    tries = counts.table(longest).typical_tries(counts.n_observations) / counts.n_actions
+    if tries < BLOCKS:
+        return False
     growth = len(counts.table(longest)) / len(counts.table(longest - 1))
     expected = min(len(counts.table(longest)) * growth**2, len(log))
     return longest_episode > longest + 2 and expected <= _MAX_WINDOWS
