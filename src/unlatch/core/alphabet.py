@@ -15,10 +15,10 @@ MAX_SYMBOLS = 10_000
 """Largest alphabet that is taken for symbols rather than for a continuous quantity."""
 
 
-def checked_names(field: str, names: Sequence[str] | None, size: int, *, prefix: str = "") -> tuple[str, ...]:
+def checked_names(field: str, names: Sequence[str] | None, size: int) -> tuple[str, ...]:
     """Validate ``size`` names, or number them from zero when none are given."""
     if names is None:
-        return tuple(f"{prefix}{i}" for i in range(size))
+        return tuple(str(i) for i in range(size))
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
         raise DataError(f"{field}: expected a sequence of text names")
     if len(names) != size:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, get_args
 
@@ -14,7 +14,7 @@ from unlatch.core.alphabet import checked_names
 from unlatch.core.checks import distributions, frozen
 from unlatch.core.psr import PSR, same_alphabets, set_names
 from unlatch.core.trajectory import Trajectory
-from unlatch.errors import DataError, NumericalError, UsageError
+from unlatch.errors import DataError, UsageError
 
 __all__ = ["POMDP", "Emission"]
 
@@ -182,15 +182,12 @@ class POMDP:
             raise DataError(
                 f"order must be a permutation of the {self.n_states} states, got {index.tolist()}"
             )
-        return POMDP(
+        return replace(
+            self,
             transitions=self.transitions[:, index][:, :, index],
             observations=self.observations[:, index],
             initial=self.initial[index],
-            emission=self.emission,
-            action_names=self.action_names,
-            observation_names=self.observation_names,
             state_names=tuple(self.state_names[i] for i in index),
-            symbol_rewards=self.symbol_rewards,
         )
 
 
@@ -201,6 +198,4 @@ def checked_policy(policy: ArrayLike | None, actions: int) -> Floats:
     weights = distributions("policy", policy, ndim=1)
     if weights.shape != (actions,):
         raise DataError(f"policy: {weights.shape[0]} probabilities for {actions} actions")
-    if not weights.any():
-        raise NumericalError("policy: no action has positive probability")
     return weights

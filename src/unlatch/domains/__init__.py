@@ -7,10 +7,10 @@ symbols are pairs named ``observation|reward``.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
-from unlatch.arrays import Floats
 from unlatch.core.pomdp import POMDP
 from unlatch.domains.build import Moves, Shows, build
 from unlatch.errors import UsageError
@@ -174,20 +174,9 @@ def unidentifiable_pair() -> tuple[POMDP, POMDP]:
     transitions[plain.action_names.index("float")] = [[0.4, 0.5, 0.1], [0.5, 0.1, 0.4], [0.0, 0.5, 0.5]]
     mixing = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, 0.95, 0.05]])
     unmixing = np.array([[1.0, 0.0, 0.0], [0.0, -0.05 / 0.95, 1 / 0.95], [0.0, 1.0, 0.0]])
-    first = _with_transitions(plain, transitions, plain.initial)
+    first = replace(plain, transitions=transitions)
     mixed = np.where(np.abs(moved := mixing @ transitions @ unmixing) < 1e-15, 0.0, moved)
-    return first, _with_transitions(plain, mixed, plain.initial @ unmixing)
-
-
-def _with_transitions(model: POMDP, transitions: Floats, initial: Floats) -> POMDP:
-    return POMDP(
-        transitions=transitions,
-        observations=model.observations,
-        initial=initial,
-        action_names=model.action_names,
-        observation_names=model.observation_names,
-        state_names=model.state_names,
-    )
+    return first, replace(plain, transitions=mixed, initial=plain.initial @ unmixing)
 
 
 def _whole(name: str, value: int, least: int) -> None:

@@ -297,7 +297,7 @@ def _pieces(log: Trajectory, length: int) -> tuple[Ints, Ints, Ints]:
 
 
 def _chunks(begins: Ints, sizes: Ints, blocks: Ints) -> Iterator[tuple[Ints, Ints, Ints]]:
-    """Group pieces, cut where needed, into chunks of at most ``_CHUNK`` windows."""
+    """Group pieces, cut where needed, into chunks of about ``_CHUNK`` windows, never twice as many."""
     whole = np.maximum(-(-sizes // _CHUNK), 1)
     piece = np.repeat(np.arange(len(begins)), whole)
     nth = np.arange(len(piece)) - np.repeat(np.cumsum(whole) - whole, whole)
