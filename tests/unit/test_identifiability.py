@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from unlatch import POMDP, Partition, domains
-from unlatch.core.identifiability import undetermined_entries
+from unlatch.core.identifiability import _changes, _moved_on_arrival, undetermined_entries
 
 
 def test_nothing_is_open_when_every_state_stands_alone() -> None:
@@ -32,3 +32,20 @@ def test_rows_that_differ_inside_a_cell_are_open(emission: str) -> None:
     assert not opened.observations[0].any()
     assert opened.observations[1, 1:].all()
     assert not opened.observations[1, 0].any()
+
+
+def test_arrival_rows_move_as_a_small_change_of_basis_moves_them() -> None:
+    rng = np.random.default_rng(3)
+    model = POMDP(
+        rng.dirichlet(np.ones(3), (2, 3)), rng.dirichlet(np.ones(4), (2, 3)), np.full(3, 1 / 3), "arrival"
+    )
+
+    def rows(mixing: np.ndarray) -> np.ndarray:
+        moved = model.to_psr().transformed(mixing)
+        joint = np.einsum("i,aoij->aoj", model.stationary() @ mixing, moved.updates)
+        return (joint / joint.sum(axis=1, keepdims=True)).transpose(0, 2, 1)
+
+    for change in _changes(Partition.from_cells([[0], [1, 2]])):
+        step = 1e-6 * change
+        numerical = (rows(np.eye(3) + step) - rows(np.eye(3) - step)) / 2e-6
+        np.testing.assert_allclose(_moved_on_arrival(model, change), numerical, atol=1e-7)
