@@ -116,7 +116,7 @@ def test_spectral_unit_gives_four_methods_and_the_same_rows_whatever_the_sizes()
     assert {row["states"] for row in rows} == {2}
     last = {row["method"]: row for row in rows[4:]}
     assert last["spectral"]["singular_ratio"] == pytest.approx(0.427, abs=0.02)
-    assert 0 < last["spectral"]["observation_l1_true"] <= last["spectral"]["observation_l1"] < 0.5
+    assert 0 < last["spectral"]["observation_l1"] <= last["spectral"]["observation_l1_found"] < 0.5
     assert 0 < last["spectral-model"]["transition_l1"] < 0.5
     assert all("total_reward" in last[name] for name in ("psr", "spectral", "spectral-model"))
     assert rows_of("curves", "spectral.tiger.001", sizes=[5000]) == rows[4:]

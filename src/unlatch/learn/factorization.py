@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse
@@ -17,7 +17,9 @@ from unlatch.core.random import RandomSource, resolve_rng
 from unlatch.errors import NotLearnableError, UsageError
 from unlatch.learn.hankel import HankelMatrix
 
-__all__ = ["RankFactorization", "factorize"]
+__all__ = ["RankFactorization", "Scaling", "factorize"]
+
+Scaling = Literal["noise", "none"]
 
 _SPLITS = 12
 """Random halvings of the log's blocks by which the noise is measured."""
@@ -33,13 +35,14 @@ _ROUNDING = 1e-9
 class RankFactorization:
     """The truncated SVD of a Hankel matrix.
 
-    ``left`` (histories, rank) and ``right`` (tests, rank) are the leading singular vectors, each entry times the
-    weight of its history or test (one, unless actions were tried very unevenly); rotated if that was asked for.
+    ``left`` (histories, rank) and ``right`` (tests, rank) are the leading singular vectors of the scaled matrix, each
+    entry times the scale of its history or test; rotated if that was asked for.
 
     Attributes
     ----------
     singular_values : array
-        The leading values that were computed, at least one more than the rank where there are more.
+        The leading values of the matrix itself, at least one more than the rank where there are more. They decide the
+        rank: thresholds on them, such as the paper's, are about probabilities.
     noise : float
         Estimated largest singular value of the sampling noise; 0 for an exact matrix.
     rank : int
@@ -62,6 +65,7 @@ def factorize(
     rank: int | None = None,
     rank_tolerance: float | None = None,
     max_rank: int = 20,
+    scaling: Scaling = "noise",
     rotate: bool = False,
     rng: RandomSource = None,
 ) -> RankFactorization:
@@ -77,13 +81,16 @@ def factorize(
         given, values must stand clear of the noise, measured by halving the log's blocks at random.
     max_rank : int
         The most that is considered when the rank is not fixed (the paper's "No. SVD").
+    scaling : "noise" or "none"
+        Before the singular vectors are taken, scale rows and columns such that all entries are about equally noisy,
+        or take the matrix as it is, as the paper did.
     rotate : bool
         Apply one dense random rotation to both factors, as the paper's experiments did.
     rng : int or numpy.random.Generator, optional
         Start of the iterative SVD, choice of halvings, rotation.
     """
     generator, _ = resolve_rng(rng)
-    _check_options(rank, rank_tolerance, max_rank)
+    _check_options(rank, rank_tolerance, max_rank, scaling)
     largest = min(hankel.shape)
     if rank is not None and rank > largest:
         raise NotLearnableError(
@@ -91,7 +98,10 @@ def factorize(
             f"{largest} at most; choose longer histories and tests, or a lower rank"
         )
     wanted = min((rank if rank is not None else max_rank) + 1, largest)
-    left, values, right = linalg.truncated_svd(_weighted(hankel, hankel.matrix.data), wanted, generator)
+    weights = (hankel.history_weights, hankel.test_weights)
+    left, values, right = linalg.truncated_svd(
+        _scaled(hankel, hankel.matrix.data, *weights), wanted, generator
+    )
     report("factorizing", 1, 2)
     if values[0] <= 0:
         raise NotLearnableError("the Hankel matrix is zero: no history was ever followed by a test")
@@ -104,8 +114,11 @@ def factorize(
     noise = _noise_level(hankel, generator) if rank is None and rank_tolerance is None else np.nan
     if rank is None:
         rank = _count_values(values, rank_tolerance, noise, max_rank)
-    left = left[:, :rank] * hankel.history_weights[:, None]
-    right = right[:, :rank] * hankel.test_weights[:, None]
+    if scaling == "noise" and hankel.replicates:
+        weights = (hankel.history_scales, hankel.test_scales)
+        left, _, right = linalg.truncated_svd(_scaled(hankel, hankel.matrix.data, *weights), rank, generator)
+    left = left[:, :rank] * weights[0][:, None]
+    right = right[:, :rank] * weights[1][:, None]
     if rotate:
         rotation = linalg.haar_rotation(rank, generator)
         left, right = left @ rotation, right @ rotation
@@ -120,13 +133,15 @@ def factorize(
     )
 
 
-def _check_options(rank: int | None, rank_tolerance: float | None, max_rank: int) -> None:
+def _check_options(rank: int | None, rank_tolerance: float | None, max_rank: int, scaling: str) -> None:
     if rank is not None and (isinstance(rank, bool) or not isinstance(rank, int | np.integer) or rank < 1):
         raise UsageError(f"rank must be a whole number of at least 1, got {rank!r}")
     if rank_tolerance is not None and not 0 < rank_tolerance < 1:
         raise UsageError(f"rank_tolerance is a fraction between 0 and 1, got {rank_tolerance}")
     if max_rank < 1:
         raise UsageError(f"max_rank must be at least 1, got {max_rank}")
+    if scaling not in ("noise", "none"):
+        raise UsageError(f"scaling must be 'noise' or 'none', got {scaling!r}")
 
 
 def _count_values(values: Floats, tolerance: float | None, noise: float, max_rank: int) -> int:
@@ -151,17 +166,17 @@ def _noise_level(hankel: HankelMatrix, rng: np.random.Generator) -> float:
     for _ in range(_SPLITS):
         weights = rng.permutation(signs) * (count - 1) / count
         data = sum(w * r.matrix.data for w, r in zip(weights, hankel.replicates, strict=True))
-        levels.append(linalg.spectral_norm(_weighted(hankel, data), rng))
+        matrix = _scaled(hankel, data, hankel.history_weights, hankel.test_weights)
+        levels.append(linalg.spectral_norm(matrix, rng))
     return float(np.max(levels))
 
 
-def _weighted(hankel: HankelMatrix, data: Floats) -> Any:
-    """A matrix with the sparsity of the Hankel matrix, rows and columns weighted."""
+def _scaled(hankel: HankelMatrix, data: Floats, rows: Floats, columns: Floats) -> Any:
+    """A matrix with the sparsity of the Hankel matrix, rows and columns scaled."""
     matrix = scipy.sparse.csr_array(
         (data, hankel.matrix.indices, hankel.matrix.indptr), shape=hankel.matrix.shape
     )
-    rows = scipy.sparse.diags_array(hankel.history_weights)
-    return scipy.sparse.csr_array(rows @ matrix @ scipy.sparse.diags_array(hankel.test_weights))
+    return scipy.sparse.csr_array(scipy.sparse.diags_array(rows) @ matrix @ scipy.sparse.diags_array(columns))
 
 
 def _judge_gap(values: Floats, rank: int, noise: float) -> Diagnostics:

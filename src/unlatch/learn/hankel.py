@@ -45,6 +45,10 @@ class HankelMatrix:
     history_weights, test_weights : array, shape (histories,), (tests,)
         Below one for sequences whose actions were tried much less than is typical, one for all others: their
         entries are noisier, and the decomposition must not take that noise for states.
+    history_scales, test_scales : array, shape (histories,), (tests,)
+        The weights over the square root of the sequence's own probability. So scaled, the noise of all entries is about
+        alike, and the singular vectors are those of canonical correlations between past and future. One
+        where the matrix is exact.
     replicates : tuple of HankelMatrix
         The same estimate without one block of the log each; empty if the matrix is exact.
     """
@@ -59,6 +63,8 @@ class HankelMatrix:
     observation_names: tuple[str, ...]
     history_weights: Floats
     test_weights: Floats
+    history_scales: Floats
+    test_scales: Floats
     symbol_rewards: Floats | None = None
     replicates: tuple[HankelMatrix, ...] = ()
     diagnostics: Diagnostics = field(default_factory=Diagnostics)
@@ -132,6 +138,10 @@ def estimate_hankel(counts: SequenceCounts) -> HankelMatrix:
             columns = test.rows_of(window.part(history.length + 1, window.length)) + column_offsets[j]
             extended.add(window, pair * n_rows + rows, columns)
     frequencies = _Frequencies(counts)
+    history_weights = np.concatenate([frequencies.weights(table) for table in histories])
+    test_weights = np.concatenate([frequencies.weights(table) for table in tests])
+    history_floors = [_chance_floor(counts, table.length + counts.test_length) for table in histories]
+    test_floors = [_chance_floor(counts, counts.history_length - 1 + table.length) for table in tests]
     matrices = plain.build(frequencies)
     extensions = extended.build(frequencies)
     shared: dict[str, Any] = {
@@ -139,8 +149,10 @@ def estimate_hankel(counts: SequenceCounts) -> HankelMatrix:
         "tests": tuple(table.symbols() for table in tests),
         "action_names": counts.action_names,
         "observation_names": counts.observation_names,
-        "history_weights": frozen(np.concatenate([frequencies.weights(table) for table in histories])),
-        "test_weights": frozen(np.concatenate([frequencies.weights(table) for table in tests])),
+        "history_weights": frozen(history_weights),
+        "test_weights": frozen(test_weights),
+        "history_scales": frozen(history_weights * frequencies.scales(histories, history_floors)),
+        "test_scales": frozen(test_weights * frequencies.scales(tests, test_floors)),
         "symbol_rewards": counts.symbol_rewards,
     }
     versions = [
@@ -155,6 +167,15 @@ def estimate_hankel(counts: SequenceCounts) -> HankelMatrix:
     ]
     notes = _untried_sequences(counts) + _rare_symbols(counts)
     return replace(versions[0], replicates=tuple(versions[1:]), diagnostics=notes)
+
+
+def _chance_floor(counts: SequenceCounts, length: int) -> float:
+    """Added to a sequence's probability before it scales a row.
+
+    A rare history and a rare test that happen to meet once would otherwise outweigh everything; with this floor
+    such a chance weighs no more than the noise of a common pair.
+    """
+    return 1.0 / float(np.sqrt(counts.table(length).typical_tries(counts.n_observations)))
 
 
 def _offsets(tables: list[WindowTable]) -> list[int]:
@@ -182,6 +203,12 @@ class _Frequencies:
         tried = np.bincount(groups, weights=table.totals, minlength=n_groups)
         typical = table.typical_tries(self._n_observations)
         result: Floats = np.sqrt(np.minimum(1.0, tried[groups] / (typical / 2)))
+        return result
+
+    def scales(self, tables: list[WindowTable], floors: list[float]) -> Floats:
+        """One over the square root of every window's probability, none of which counts as less than a floor."""
+        parts = [self.of(table)[0] + floor for table, floor in zip(tables, floors, strict=True)]
+        result: Floats = 1.0 / np.sqrt(np.concatenate(parts))
         return result
 
     def _compute(self, table: WindowTable) -> list[Floats]:
@@ -309,6 +336,8 @@ def exact_hankel(
         observation_names=psr.observation_names,
         history_weights=frozen(np.ones(len(histories))),
         test_weights=frozen(np.ones(tests.shape[1])),
+        history_scales=frozen(np.ones(len(histories))),
+        test_scales=frozen(np.ones(tests.shape[1])),
         symbol_rewards=psr.symbol_rewards,
     )
 

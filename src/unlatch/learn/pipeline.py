@@ -19,7 +19,7 @@ from unlatch.errors import NotLearnableError, UsageError
 from unlatch.learn.completion import Completion, complete
 from unlatch.learn.counts import BLOCKS, SequenceCounts, count_sequences
 from unlatch.learn.evidence import Evidence
-from unlatch.learn.factorization import RankFactorization, factorize
+from unlatch.learn.factorization import RankFactorization, Scaling, factorize
 from unlatch.learn.hankel import HankelMatrix, estimate_hankel
 from unlatch.learn.predictive import fit_psr
 from unlatch.learn.recovery import read_off
@@ -96,6 +96,7 @@ def learn_pomdp(
     observation_tolerance: float | None = None,
     emission: Emission = "departure",
     max_rank: int = 20,
+    scaling: Scaling = "noise",
     draws: int = 30,
     newton: bool = True,
     rotation: str = "cells",
@@ -112,8 +113,9 @@ def learn_pomdp(
     ----------
     log : Trajectory
         Actions must not depend on what was observed: uniform, or any fixed distribution.
-    rank, rank_tolerance, max_rank
-        The number of hidden states, or how to find it; see `factorize`.
+    rank, rank_tolerance, max_rank, scaling
+        The number of hidden states, or how to find it, and what the singular vectors are taken of; see
+        `factorize`.
     history_length, test_length : int, optional
         The paper's "(L1, L2)". By default they grow while that reveals more states.
     min_singular_value, observation_tolerance, draws, newton
@@ -155,6 +157,7 @@ def learn_pomdp(
         max_rank=max_rank,
         history_length=history_length,
         test_length=test_length,
+        scaling=scaling,
         rotate=_is_dense(rotation),
         rng=generator,
     )
@@ -214,6 +217,7 @@ def learn_psr(
     history_length: int | None = None,
     test_length: int | None = None,
     max_rank: int = 20,
+    scaling: Scaling = "noise",
     rng: RandomSource = None,
 ) -> PSR:
     """Learn a linear PSR: predictions without hidden states, and without the need for a full-rank action.
@@ -228,6 +232,7 @@ def learn_psr(
         max_rank=max_rank,
         history_length=history_length,
         test_length=test_length,
+        scaling=scaling,
         rotate=False,
         rng=generator,
     )
@@ -292,6 +297,7 @@ def factorize_log(
     max_rank: int,
     history_length: int | None,
     test_length: int | None,
+    scaling: Scaling,
     rotate: bool,
     rng: np.random.Generator,
 ) -> tuple[SequenceCounts, HankelMatrix, RankFactorization]:
@@ -304,7 +310,13 @@ def factorize_log(
     else:
         counts, hankel = _grown(log, rank, max_rank, rng)
     factorization = factorize(
-        hankel, rank=rank, rank_tolerance=rank_tolerance, max_rank=max_rank, rotate=rotate, rng=rng
+        hankel,
+        rank=rank,
+        rank_tolerance=rank_tolerance,
+        max_rank=max_rank,
+        scaling=scaling,
+        rotate=rotate,
+        rng=rng,
     )
     return counts, hankel, factorization
 
@@ -346,7 +358,7 @@ class _Measured(NamedTuple):
 def _measured(log: Trajectory, tests: int, max_rank: int, rng: np.random.Generator) -> _Measured:
     counts = count_sequences(log, history_length=tests + 1, test_length=tests)
     hankel = estimate_hankel(counts)
-    return _Measured(counts, hankel, factorize(hankel, max_rank=max_rank, rng=rng).rank)
+    return _Measured(counts, hankel, factorize(hankel, max_rank=max_rank, scaling="none", rng=rng).rank)
 
 
 def _can_grow(log: Trajectory, counts: SequenceCounts) -> bool:

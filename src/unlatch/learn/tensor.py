@@ -179,6 +179,7 @@ def learn_tensor(
         max_rank=20,
         history_length=history_length,
         test_length=test_length,
+        scaling="noise",
         rotate=False,
         rng=generator,
     )

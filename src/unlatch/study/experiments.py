@@ -55,8 +55,8 @@ def spectral(parameters: Parameters, seed: np.random.SeedSequence) -> Finding:
 
     - ``psr``: the linear PSR.
     - ``spectral``: the partition-level model, measured and planned with as in the paper: the observation error is that
-      of the diagonals under the actions that were found to be full-rank.
-    - ``spectral-plain``: the same with the paper's single draw and dense rotation; errors only.
+      of the diagonals.
+    - ``spectral-plain``: the same without scaling, with the paper's single draw and dense rotation; errors only.
     - ``spectral-model``: the explicit POMDP read off ``spectral``, measured like any other POMDP.
     """
     task = Task(parameters, seed)
@@ -110,8 +110,8 @@ def _learn_states(row: Row, model_row: Row, psr: PSR, task: Task, watch: Watch) 
 
 
 def _learn_plainly(row: Row, hankel: HankelMatrix, task: Task) -> None:
-    """As the paper did: rotate after the SVD, draw once, take the eigenvectors as they come."""
-    psr = fit_psr(hankel, task.factorized(hankel, row["steps"], rotate=True))
+    """As the paper did: no scaling, rotate after the SVD, draw once, take the eigenvectors as they come."""
+    psr = fit_psr(hankel, task.factorized(hankel, row["steps"], plain=True))
     similarity = similarity_of(psr, task, row["steps"], plain=True)
     model = PartitionModel(psr.transformed(similarity.matrix), similarity.partition)
     measure_spectral(row, model, similarity, task.truth)
@@ -134,8 +134,8 @@ def measure_spectral(row: Row, model: PartitionModel, similarity: SimilarityTran
     """The paper's two errors, defined where the number of states is right.
 
     They need no model read off, so that a log whose model is far from probabilities counts like any other.
-    ``observation_l1_true`` is the observation error over the actions that truly have full rank: one that was
-    not found enters with its row sums, one that was found by mistake does not enter.
+    ``observation_l1`` is over the actions that truly have full rank: one that was not found enters with its row sums,
+    one that was found by mistake does not enter. ``observation_l1_found`` is over those that were found.
     """
     if model.n_states != truth.n_states:
         return
@@ -143,8 +143,8 @@ def measure_spectral(row: Row, model: PartitionModel, similarity: SimilarityTran
     found = list(similarity.full_rank_actions)
     rows = linalg.project_to_simplex(model.psr.updates.sum(axis=3).transpose(0, 2, 1))
     rows[found] = linalg.project_to_simplex(similarity.diagonals)
-    row["observation_l1"] = observation_l1(rows[found], found, truth)
-    row["observation_l1_true"] = observation_l1(rows[actions], actions, truth)
+    row["observation_l1"] = observation_l1(rows[actions], actions, truth)
+    row["observation_l1_found"] = observation_l1(rows[found], found, truth)
     row["three_step_transition_l1"] = three_step_transition_l1(model.psr, partition, truth)
     row["full_rank_actions"] = len(similarity.full_rank_actions)
 

@@ -10,9 +10,9 @@ What the paper leaves open is settled here, once, for every method alike:
   the stationary belief. Every seed plays 20 episodes where the paper seems to have played one: the mean is the
   same, its error smaller.
 - EM gets a fixed amount of work per size, see ``EM``.
-- The observation error of ``spectral`` is the paper's: the diagonals, under the actions found to be full-rank (so
-  measured, ``spectral-plain`` meets the paper's curves). ``observation_l1_true``, and the error of explicit models
-  (``spectral-model``, EM), are over the actions that truly have full rank.
+- The observation error of ``spectral`` is the paper's: that of the diagonals. For every method, ``observation_l1`` is
+  over the actions that truly have full rank, so that all are measured on the same actions;
+  ``observation_l1_found`` is over the actions that were found to be full-rank, which the paper may have meant.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def _statistics(values: list[float | None]) -> Statistics:
 def paper_curve(figure: str, domain: str, measure: str, method: str) -> paper.Curve:
     """The paper's curve for one of ours; in Fig. 6 its names tell method and goal together."""
     method = _THEIRS.get(method, method)
-    measure = measure.removesuffix("_true")
+    measure = measure.removesuffix("_found")
     rewarded = "reward" in measure
     if figure == "fig5" or method == "truth":
         return paper.curve(figure, domain, "total_reward" if rewarded else measure, method)
@@ -91,7 +91,7 @@ def compare(
     """Where our mean is at or below the paper's; for numbers of states, as near to the truth; for rewards, at or
     above."""
     found = []
-    for measure in (*CURVES[figure], "observation_l1_true"):
+    for measure in (*CURVES[figure], "observation_l1_found"):
         ours = group(rows, ("domain", "method", "steps"), measure)
         for domain in dict.fromkeys(row["domain"] for row in rows):
             theirs = paper_curve(figure, domain, measure, method)

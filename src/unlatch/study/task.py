@@ -69,15 +69,19 @@ class Task:
         counts = count_sequences(log, history_length=history_length, test_length=test_length)
         return estimate_hankel(counts)
 
-    def factorized(self, hankel: HankelMatrix, steps: int, *, rotate: bool = False) -> RankFactorization:
-        """With the domain's threshold, or its number of states where that is given."""
+    def factorized(self, hankel: HankelMatrix, steps: int, *, plain: bool = False) -> RankFactorization:
+        """With the domain's threshold, or its number of states where that is given.
+
+        ``plain``: as the paper did, unscaled and rotated at random.
+        """
         return factorize(
             hankel,
             rank=self.parameters["rank"],
             rank_tolerance=self.parameters["rank_tolerance"],
             max_rank=MAX_RANK,
-            rotate=rotate,
-            rng=self.rng("svd", steps, rotate),
+            scaling="none" if plain else "noise",
+            rotate=plain,
+            rng=self.rng("svd", steps, plain),
         )
 
 
