@@ -65,6 +65,8 @@ def learn(setting: Setting, log: unlatch.Trajectory, seed: int, paper: bool) -> 
         draws=1 if paper else 30,
         newton=not paper,
         rotation="dense" if paper else "cells",
+        scaling="none" if paper else "noise",
+        refine=None,
         rng=seed,
     )
 

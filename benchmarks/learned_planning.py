@@ -43,7 +43,7 @@ def rewards(arguments: argparse.Namespace) -> None:
         scores: dict[str, list[np.ndarray]] = {}
         for seed in range(arguments.logs):
             log = unlatch.simulate(truth, 100_000, rng=np.random.default_rng([seed, 7]))
-            result = unlatch.learn_pomdp(log, rng=seed)
+            result = unlatch.learn_pomdp(log, refine=None, rng=seed)
             models = {
                 "truth": truth,
                 "learned POMDP": result.pomdp,
@@ -51,7 +51,7 @@ def rewards(arguments: argparse.Namespace) -> None:
                 "learned PSR": result.psr,
             }
             if arguments.refine:
-                models["refined POMDP"] = unlatch.learn_pomdp(log, refine="auto", rng=seed).pomdp
+                models["refined POMDP"] = unlatch.learn_pomdp(log, rng=seed).pomdp
             for label, model in models.items():
                 each = arguments.episodes // arguments.logs
                 got, _ = returns(truth, model, Reward.from_symbols(model), None, each, 100 * seed)
@@ -79,8 +79,8 @@ def goals(arguments: argparse.Namespace) -> None:
     judge = Reward.on_states({"middle": 1.0})
     for name, truth in HALLWAYS.items():
         log = unlatch.simulate(truth, arguments.steps, rng=np.random.default_rng([arguments.seed, 8]))
-        refined = unlatch.learn_pomdp(log, refine="auto", rng=arguments.seed)
-        spectral = unlatch.learn_pomdp(log, rank=3, rng=arguments.seed)
+        refined = unlatch.learn_pomdp(log, rng=arguments.seed)
+        spectral = unlatch.learn_pomdp(log, rank=3, refine=None, rng=arguments.seed)
         print(
             f"{name}: goal named after learning from {arguments.steps:.0e} steps ({refined.evidence}); return = steps "
             "that left the middle state"

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 import naive
 from unlatch import POMDP, Partition, Trajectory, domains, learn_pomdp, simulate
+
+learn_spectral = partial(learn_pomdp, refine=None)
 
 STEPS = 100_000
 
@@ -30,7 +34,7 @@ def matched(result, truth):
     ("model", "cells"), [(domains.tiger(), 2), (domains.sense_float_reset(3), 3), (domains.tmaze(), 3)]
 )
 def test_domains_are_learned_from_a_hundred_thousand_steps(model, cells, seed):
-    result = learn_pomdp(simulate(model, STEPS, rng=seed), rng=seed)
+    result = learn_spectral(simulate(model, STEPS, rng=seed), rng=seed)
     assert result.rank == model.n_states
     assert result.partition.n_cells == cells
     learned = matched(result, model)
@@ -41,15 +45,15 @@ def test_domains_are_learned_from_a_hundred_thousand_steps(model, cells, seed):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_an_arrival_model_is_learned(seed):
-    result = learn_pomdp(simulate(ARRIVAL, STEPS, rng=seed), emission="arrival", rng=seed)
+    result = learn_spectral(simulate(ARRIVAL, STEPS, rng=seed), emission="arrival", rng=seed)
     assert result.rank == 2
     assert naive.distance_up_to_relabeling(result.pomdp, naive.stationary_start(ARRIVAL)) < 0.1
 
 
 def test_the_wrong_emission_is_told():
     log = simulate(ARRIVAL, 10 * STEPS, rng=0)
-    assert "not_jointly_diagonal" not in learn_pomdp(log, emission="arrival", rng=0).diagnostics
-    note = learn_pomdp(log, emission="departure", rng=0).diagnostics["not_jointly_diagonal"]
+    assert "not_jointly_diagonal" not in learn_spectral(log, emission="arrival", rng=0).diagnostics
+    note = learn_spectral(log, emission="departure", rng=0).diagnostics["not_jointly_diagonal"]
     assert "arrival emission" in note.message
     assert note.details["residual"] > 25 * note.details["noise"]
 
@@ -58,7 +62,7 @@ def test_more_steps_give_a_better_model():
     tiger = domains.tiger()
     errors = []
     for steps in (3_000, 1_000_000):
-        results = [learn_pomdp(simulate(tiger, steps, rng=seed), rank=2, rng=0) for seed in range(3)]
+        results = [learn_spectral(simulate(tiger, steps, rng=seed), rank=2, rng=0) for seed in range(3)]
         errors.append(
             np.mean([np.abs(matched(r, tiger).transitions - tiger.transitions).mean() for r in results])
         )
@@ -69,7 +73,7 @@ def test_two_policies_give_the_same_model():
     """The estimator conditions on actions: how often each was tried must not matter."""
     tiger = domains.tiger()
     for policy in ([0.8, 0.1, 0.1], [0.2, 0.2, 0.6]):
-        result = learn_pomdp(simulate(tiger, 3 * STEPS, policy=policy, rng=0), rng=0)
+        result = learn_spectral(simulate(tiger, 3 * STEPS, policy=policy, rng=0), rng=0)
         learned = matched(result, tiger)
         assert np.abs(learned.observations - tiger.observations).max() < 0.06
         assert np.abs(learned.transitions - tiger.transitions).max() < 0.1
@@ -78,7 +82,7 @@ def test_two_policies_give_the_same_model():
 def test_episodes_of_any_length_do():
     """Many short episodes from the stationary start hold the same windows as one long log."""
     tiger = domains.tiger()
-    result = learn_pomdp(simulate(tiger, 20, episodes=STEPS // 20, rng=0), rng=0)
+    result = learn_spectral(simulate(tiger, 20, episodes=STEPS // 20, rng=0), rng=0)
     assert result.rank == 2
     assert np.abs(matched(result, tiger).observations - tiger.observations).max() < 0.06
 
@@ -96,8 +100,8 @@ def test_relabeled_symbols_give_the_relabeled_model(model):
         [model.observation_names[o] for o in observations],
         log.rewards,
     )
-    plain = learn_pomdp(log, rng=0)
-    other = learn_pomdp(turned, rng=0)
+    plain = learn_spectral(log, rng=0)
+    other = learn_spectral(turned, rng=0)
     assert other.rank == plain.rank
     assert sorted(map(len, other.partition.cells)) == sorted(map(len, plain.partition.cells))
     back = POMDP(
@@ -113,7 +117,7 @@ def test_learned_states_are_in_a_stable_order():
     """Logs of one domain give states in one order: what is printed first is the same state every time."""
     tiger = domains.tiger()
     first = [
-        learn_pomdp(simulate(tiger, STEPS, rng=seed), rng=seed).pomdp.observations[0, 0, 0]
+        learn_spectral(simulate(tiger, STEPS, rng=seed), rng=seed).pomdp.observations[0, 0, 0]
         for seed in range(5)
     ]
     assert np.ptp(first) < 0.05
@@ -122,7 +126,7 @@ def test_learned_states_are_in_a_stable_order():
 @pytest.mark.parametrize("model", [domains.tiger(), domains.sense_float_reset(3), domains.tmaze()])
 def test_a_learned_model_predicts_almost_as_well_as_the_truth(model):
     """One step ahead, along a log that it never saw; both begin from the stationary belief."""
-    learned = learn_pomdp(simulate(model, STEPS, rng=0), rng=0).pomdp.to_psr()
+    learned = learn_spectral(simulate(model, STEPS, rng=0), rng=0).pomdp.to_psr()
     truth = naive.stationary_start(model).to_psr()
     fresh = simulate(model, 2_000, rng=99)
     mine, yours, apart = learned.initial, truth.initial, []
@@ -135,6 +139,6 @@ def test_a_learned_model_predicts_almost_as_well_as_the_truth(model):
 
 def test_the_partition_of_the_unidentifiable_pair_is_found_in_a_log():
     first, _ = domains.unidentifiable_pair()
-    result = learn_pomdp(simulate(first, 3 * STEPS, rng=0), rank=3, rng=0)
+    result = learn_spectral(simulate(first, 3 * STEPS, rng=0), rank=3, rng=0)
     assert sorted(map(len, result.partition.cells)) == [1, 2]
     assert result.partition != Partition.singletons(3)

@@ -91,18 +91,19 @@ def test_learn_reports(capfd: pytest.CaptureFixture[str], folder: Path, tmp_path
     )
     assert code == 0
     assert "2 hidden states" in out
+    assert "2 states; runner-up" in out
     assert "full-rank actions: listen" in out
     assert "observability partition: {0}, {1}" in out
 
 
-def test_learn_with_refinement(capfd: pytest.CaptureFixture[str], folder: Path, tmp_path: Path) -> None:
-    arguments = ["learn", str(folder / "log.csv"), "-o", str(tmp_path / "m.json"), "--seed", "1", "--refine"]
-    code, out, _ = call(capfd, *arguments)
+def test_learn_without_refinement(capfd: pytest.CaptureFixture[str], folder: Path, tmp_path: Path) -> None:
+    arguments = ["learn", str(folder / "log.csv"), "-o", str(tmp_path / "m.json"), "--seed", "1"]
+    code, out, _ = call(capfd, *arguments, "--no-refine")
     assert code == 0
-    assert "2 states; runner-up" in out
+    assert "runner-up" not in out
     log = unlatch.read_log(folder / "log.csv")
-    plain = unlatch.load_model(folder / "model.json").pomdp
-    refined = unlatch.load_model(tmp_path / "m.json").pomdp
+    refined = unlatch.load_model(folder / "model.json").pomdp
+    plain = unlatch.load_model(tmp_path / "m.json").pomdp
     assert plain is not None
     assert refined is not None
     assert refined.log_likelihood(log) > plain.log_likelihood(log)

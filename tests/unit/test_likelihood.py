@@ -173,7 +173,7 @@ def test_search_returns_the_best_so_far_when_time_is_up() -> None:
 def test_learn_pomdp_refined_beats_the_spectral_model() -> None:
     truth = domains.tmaze()
     log = simulate(truth, 20_000, rng=5)
-    result = unlatch.learn_pomdp(log, refine="auto", rng=0)
+    result = unlatch.learn_pomdp(log, rng=0)
     assert result.pomdp.n_states == result.rank == 4
     assert result.evidence is not None
     assert result.evidence.states == 4
@@ -181,13 +181,13 @@ def test_learn_pomdp_refined_beats_the_spectral_model() -> None:
     assert result.spectral is not None
     assert result.pomdp.log_likelihood(log) > result.spectral.log_likelihood(log)
     assert observation_l1_all(result.pomdp, truth) < 0.02
-    again = unlatch.learn_pomdp(log, refine="auto", rng=0)
+    again = unlatch.learn_pomdp(log, rng=0)
     assert again.pomdp == result.pomdp
 
 
 def test_learn_pomdp_with_a_fixed_number_of_states() -> None:
     log = simulate(domains.tmaze(), 10_000, rng=6)
-    result = unlatch.learn_pomdp(log, refine="auto", states=3, rng=0)
+    result = unlatch.learn_pomdp(log, states=3, rng=0)
     assert result.pomdp.n_states == 3
     with pytest.raises(UsageError, match="agree"):
         unlatch.learn_pomdp(log, states=3, rank=4)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -25,12 +27,14 @@ from unlatch import (
 from unlatch.core.progress import listening
 from unlatch.errors import DataError, NotLearnableError, UsageError
 
+learn_spectral = partial(learn_pomdp, refine=None)
+
 TIGER = simulate(domains.tiger(), 50_000, rng=0)
 
 
 @pytest.fixture(scope="module")
 def tiger():
-    return learn_pomdp(TIGER, rng=1)
+    return learn_spectral(TIGER, rng=1)
 
 
 # --- the whole call ---------------------------------------------------------------------------------------
@@ -58,7 +62,7 @@ def test_the_call_is_its_stages(rotation):
     factorization = factorize(hankel, rotate=rotation == "dense", rng=rng)
     psr = fit_psr(hankel, factorization)
     similarity = find_similarity(psr, cell_basis="none" if rotation == "dense" else "nonnegative", rng=rng)
-    result = learn_pomdp(log, history_length=2, test_length=1, rotation=rotation, rng=1)
+    result = learn_spectral(log, history_length=2, test_length=1, rotation=rotation, rng=1)
     assert not result.partition.is_trivial
     assert np.array_equal(result.similarity.matrix, similarity.matrix)
     assert result.pomdp == recover_pomdp(psr, similarity)
@@ -66,8 +70,8 @@ def test_the_call_is_its_stages(rotation):
 
 @pytest.mark.parametrize("source", [7, np.random.default_rng(7)])
 def test_the_same_seed_gives_the_same_result(source):
-    result = learn_pomdp(TIGER, rng=source)
-    again = learn_pomdp(TIGER, rng=7)
+    result = learn_spectral(TIGER, rng=source)
+    again = learn_spectral(TIGER, rng=7)
     assert result.pomdp == again.pomdp
     assert np.array_equal(result.similarity.matrix, again.similarity.matrix)
     assert [str(note) for note in result.diagnostics] == [str(note) for note in again.diagnostics]
@@ -75,8 +79,8 @@ def test_the_same_seed_gives_the_same_result(source):
 
 
 def test_a_drawn_seed_is_recorded_and_repeats_the_result():
-    first = learn_pomdp(TIGER)
-    assert learn_pomdp(TIGER, rng=first.seed).pomdp == first.pomdp
+    first = learn_spectral(TIGER)
+    assert learn_spectral(TIGER, rng=first.seed).pomdp == first.pomdp
 
 
 def test_nothing_of_the_log_is_changed(tiger):
@@ -87,12 +91,12 @@ def test_nothing_of_the_log_is_changed(tiger):
 
 def test_the_user_s_floating_point_settings_do_not_matter():
     for log in (TIGER, simulate(domains.tmaze(), 50_000, rng=0)):
-        expected = learn_pomdp(log, rng=0)
+        expected = learn_spectral(log, rng=0)
         with np.errstate(all="raise"):
-            strict = learn_pomdp(log, rng=0)
+            strict = learn_spectral(log, rng=0)
             likelihood = strict.pomdp.log_likelihood(log)
         with np.errstate(all="ignore"):
-            assert learn_pomdp(log, rng=0).pomdp == expected.pomdp
+            assert learn_spectral(log, rng=0).pomdp == expected.pomdp
         assert strict.pomdp == expected.pomdp
         assert likelihood == expected.pomdp.log_likelihood(log)
     with np.errstate(all="raise"):
@@ -102,13 +106,13 @@ def test_the_user_s_floating_point_settings_do_not_matter():
 
 def test_diagnostics_of_the_log_come_along():
     log = Trajectory(TIGER.actions.astype(float), TIGER.observations)
-    assert "float_symbols" in learn_pomdp(log, rng=0).diagnostics
+    assert "float_symbols" in learn_spectral(log, rng=0).diagnostics
 
 
 def test_progress_is_told_stage_by_stage():
     heard = []
     with listening(lambda stage, done, total: heard.append((stage, 0 <= done <= total))):
-        learn_pomdp(TIGER, rng=0)
+        learn_spectral(TIGER, rng=0)
     assert {stage for stage, _ in heard} == {"counting", "factorizing"}
     assert all(sane for _, sane in heard)
 
@@ -127,34 +131,34 @@ def test_progress_is_told_stage_by_stage():
     ],
 )
 def test_lengths(lengths, expected):
-    hankel = learn_pomdp(TIGER, rng=0, **lengths).hankel
+    hankel = learn_spectral(TIGER, rng=0, **lengths).hankel
     assert (hankel.history_length, hankel.test_length) == expected
 
 
 def test_lengths_grow_while_that_reveals_states():
     """Three states of Sense-Float-Reset do not show in single pairs: reset and sense look at state 0 only."""
     log = simulate(domains.sense_float_reset(4), 500_000, rng=0)
-    grown = learn_pomdp(log, rng=0)
+    grown = learn_spectral(log, rng=0)
     assert grown.rank == 4
     assert grown.hankel.test_length > 1
-    assert learn_pomdp(log, history_length=2, test_length=1, rng=0).rank < 4
+    assert learn_spectral(log, history_length=2, test_length=1, rng=0).rank < 4
 
 
 def test_a_fixed_rank_and_thresholds_are_obeyed():
     lengths = {"history_length": 2, "test_length": 1}
-    result = learn_pomdp(TIGER, rank=1, rng=0, **lengths)
+    result = learn_spectral(TIGER, rank=1, rng=0, **lengths)
     assert result.rank == result.pomdp.n_states == 1
-    assert learn_pomdp(TIGER, rank_tolerance=0.9, rng=0, **lengths).rank == 1
-    assert learn_pomdp(TIGER, max_rank=1, rng=0, **lengths).rank == 1
-    merged = learn_pomdp(TIGER, observation_tolerance=2.0, rng=0, **lengths)
+    assert learn_spectral(TIGER, rank_tolerance=0.9, rng=0, **lengths).rank == 1
+    assert learn_spectral(TIGER, max_rank=1, rng=0, **lengths).rank == 1
+    merged = learn_spectral(TIGER, observation_tolerance=2.0, rng=0, **lengths)
     assert merged.partition.n_cells == 1
-    every = learn_pomdp(TIGER, rank=2, min_singular_value=0.0, rng=0, **lengths)
+    every = learn_spectral(TIGER, rank=2, min_singular_value=0.0, rng=0, **lengths)
     assert every.full_rank_actions == (0, 1, 2)
 
 
 def test_the_paper_s_variant(tiger):
     """One draw, no refinement, one dense rotation: where every state stands alone it agrees with ours."""
-    paper = learn_pomdp(
+    paper = learn_spectral(
         TIGER, history_length=2, test_length=1, draws=1, newton=False, rotation="dense", rng=0
     )
     assert np.abs(paper.pomdp.transitions - tiger.pomdp.transitions).max() < 0.05
@@ -176,7 +180,7 @@ def test_the_paper_s_variant(tiger):
 )
 def test_options_that_make_no_sense(options):
     with pytest.raises(UsageError, match=next(iter(options))):
-        learn_pomdp(TIGER, **options)
+        learn_spectral(TIGER, **options)
 
 
 def test_the_psr_alone():
@@ -204,16 +208,16 @@ def test_learning_from_an_exact_matrix_factorizes_it_by_itself():
 @pytest.mark.parametrize("steps", [0, 1, 2, 3])
 def test_too_short(steps):
     with pytest.raises(NotLearnableError, match=f"has {steps} steps; windows of length 3 need at least 4"):
-        learn_pomdp(Trajectory([0] * steps, [0] * steps))
+        learn_spectral(Trajectory([0] * steps, [0] * steps))
 
 
 def test_the_shortest_log_that_will_do():
     """With a given rank four steps hold the windows that are needed; to find it takes a try in every block."""
     for steps in (4, 5):
-        assert learn_pomdp(Trajectory([0] * steps, [0] * steps), rank=1, rng=0).rank == 1
-    assert learn_pomdp(Trajectory([0] * 9, [0] * 9), rng=0).rank == 1
+        assert learn_spectral(Trajectory([0] * steps, [0] * steps), rank=1, rng=0).rank == 1
+    assert learn_spectral(Trajectory([0] * 9, [0] * 9), rng=0).rank == 1
     with pytest.raises(NotLearnableError, match="8 steps are too few to tell states from noise"):
-        learn_pomdp(Trajectory([0] * 8, [0] * 8), rng=0)
+        learn_spectral(Trajectory([0] * 8, [0] * 8), rng=0)
 
 
 @pytest.mark.parametrize("steps", [5, 12, 25, 60])
@@ -221,7 +225,7 @@ def test_a_short_log_is_no_reason_to_see_many_states(steps):
     """Sequences tried once show no noise; they must not pass for states."""
     for seed in range(5):
         try:
-            found = learn_pomdp(simulate(domains.tiger(), steps, rng=seed), rng=0).rank
+            found = learn_spectral(simulate(domains.tiger(), steps, rng=seed), rng=0).rank
         except NotLearnableError:
             continue
         assert found <= 2
@@ -229,13 +233,13 @@ def test_a_short_log_is_no_reason_to_see_many_states(steps):
 
 def test_too_short_for_the_lengths_asked_for():
     with pytest.raises(NotLearnableError, match="has 20 steps; windows of length 30 need at least 31"):
-        learn_pomdp(TIGER.head(20), history_length=20, test_length=10)
+        learn_spectral(TIGER.head(20), history_length=20, test_length=10)
 
 
 @pytest.mark.parametrize("actions", [1, 2, 3])
 def test_a_constant_observation_is_one_state(rng, actions):
     log = Trajectory(rng.integers(0, actions, 2000), np.zeros(2000, dtype=int))
-    result = learn_pomdp(log, rng=0)
+    result = learn_spectral(log, rng=0)
     assert result.rank == 1
     np.testing.assert_allclose(result.pomdp.transitions, 1)
     np.testing.assert_allclose(result.pomdp.observations, 1)
@@ -245,12 +249,12 @@ def test_a_constant_observation_is_one_state(rng, actions):
 def test_a_constant_observation_does_not_hide_two_states(rng, actions):
     log = Trajectory(rng.integers(0, actions, 2000), np.zeros(2000, dtype=int))
     with pytest.raises(NotLearnableError, match="rank 2 was asked for, but the Hankel matrix has rank 1"):
-        learn_pomdp(log, rank=2, rng=0)
+        learn_spectral(log, rank=2, rng=0)
 
 
 def test_coin_flips_are_one_state(rng):
     log = Trajectory(np.zeros(20_000, dtype=int), rng.choice(2, 20_000, p=[0.3, 0.7]))
-    result = learn_pomdp(log, rng=0)
+    result = learn_spectral(log, rng=0)
     assert result.rank == 1
     np.testing.assert_allclose(result.pomdp.observations[0, 0], [0.3, 0.7], atol=0.02)
 
@@ -259,7 +263,7 @@ def test_one_action_is_enough(rng):
     model = POMDP(
         transitions=[[[0.9, 0.1], [0.3, 0.7]]], observations=[[[0.9, 0.1], [0.2, 0.8]]], initial=[0.5, 0.5]
     )
-    result = learn_pomdp(simulate(model, 300_000, rng=0), rng=0)
+    result = learn_spectral(simulate(model, 300_000, rng=0), rng=0)
     assert result.rank == 2
     assert naive.distance_up_to_relabeling(result.pomdp, naive.stationary_start(model)) < 0.05
 
@@ -267,7 +271,7 @@ def test_one_action_is_enough(rng):
 @pytest.mark.parametrize("period", [2, 3, 5])
 def test_a_deterministic_cycle_is_learned_exactly(period):
     log = Trajectory(np.zeros(6000, dtype=int), np.arange(6000) % period)
-    pomdp = learn_pomdp(log, rng=0).pomdp
+    pomdp = learn_spectral(log, rng=0).pomdp
     assert pomdp.n_states == period
     truth = POMDP(
         transitions=[np.roll(np.eye(period), 1, axis=1)],
@@ -280,7 +284,7 @@ def test_a_deterministic_cycle_is_learned_exactly(period):
 @pytest.mark.parametrize("lengths", [{"history_length": 2, "test_length": 1}])
 def test_a_rank_beyond_the_matrix_names_the_largest(lengths):
     with pytest.raises(NotLearnableError, match=r"rank 11 was asked for, .* allow 10 at most"):
-        learn_pomdp(TIGER, rank=11, **lengths)
+        learn_spectral(TIGER, rank=11, **lengths)
 
 
 def test_no_full_rank_action():
@@ -296,7 +300,7 @@ def test_no_full_rank_action():
     with pytest.raises(
         NotLearnableError, match=r"full rank 2; smallest singular values: here \S+ \(needs .*there"
     ):
-        learn_pomdp(log, rng=0)
+        learn_spectral(log, rng=0)
 
 
 def test_a_declared_action_that_was_never_tried():
@@ -307,12 +311,12 @@ def test_a_declared_action_that_was_never_tried():
         TIGER.observation_names,
         TIGER.rewards,
     )
-    result = learn_pomdp(log, rng=0)
+    result = learn_spectral(log, rng=0)
     assert result.diagnostics["never_tried"].details == {"actions": ["run"]}
     assert 3 not in result.full_rank_actions
     assert result.pomdp.action_names[3] == "run"
     np.testing.assert_allclose(
-        result.pomdp.transitions[:3], learn_pomdp(TIGER, rng=0).pomdp.transitions, atol=1e-9
+        result.pomdp.transitions[:3], learn_spectral(TIGER, rng=0).pomdp.transitions, atol=1e-9
     )
 
 
@@ -320,7 +324,7 @@ def test_a_declared_observation_that_never_came():
     log = Trajectory(
         TIGER.actions, TIGER.observations, TIGER.action_names, (*TIGER.observation_names, "roar")
     )
-    result = learn_pomdp(log, rng=0)
+    result = learn_spectral(log, rng=0)
     assert result.rank == 2
     assert np.abs(result.pomdp.observations[:, :, 6]).max() < 0.01
 
@@ -330,7 +334,7 @@ def test_rewards_that_are_no_numbers_never_reach_the_learner(value):
     rewards = TIGER.rewards.copy()
     rewards[123] = value
     with pytest.raises(DataError, match=rf"rewards\[123\] is {value}"):
-        learn_pomdp(Trajectory(TIGER.actions, TIGER.observations, rewards=rewards))
+        learn_spectral(Trajectory(TIGER.actions, TIGER.observations, rewards=rewards))
 
 
 def test_rewards_apart_from_observations_are_learned_as_pairs(tiger):
@@ -343,7 +347,7 @@ def test_rewards_apart_from_observations_are_learned_as_pairs(tiger):
         ("hear-left", "hear-right"),
         TIGER.rewards,
     )
-    result = learn_pomdp(log, rng=1)
+    result = learn_spectral(log, rng=1)
     assert set(result.pomdp.observation_names) == set(domains.tiger().observation_names)
     assert result.pomdp.log_likelihood(log) == pytest.approx(tiger.pomdp.log_likelihood(TIGER), abs=0.1)
     assert np.sort(result.pomdp.rewards[1]).tolist() == pytest.approx([-100, 10], abs=3)

@@ -48,7 +48,7 @@ def demo(steps: int, seed: int, out: Path) -> None:
     learned = result.pomdp
     if learned.n_states == truth.n_states:
         learned = learned.reordered(match_states(learned, truth))
-    screen.print(f"2. learned from that log alone: {result.rank} hidden states")
+    screen.print(f"2. learned from that log alone: {result.rank} hidden states ({result.evidence})")
     if learned.n_states == truth.n_states:
         print_comparison(screen, learned, truth)
     else:

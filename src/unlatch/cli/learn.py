@@ -43,7 +43,7 @@ def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
     "-o", "--output", type=click.Path(path_type=Path), required=True, help="The model to write (JSON)."
 )
 @click.option(
-    "--rank", type=click.IntRange(min=1), help="Number of hidden states; found from the log if not given."
+    "--rank", type=click.IntRange(min=1), help="Rank of the spectral model; found from the log if not given."
 )
 @click.option(
     "--rank-tolerance", type=float, help="Count singular values above this fraction of the largest."
@@ -82,10 +82,24 @@ def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
     help="Choose a basis inside cells, or rotate densely after the SVD as the paper did.",
 )
 @click.option(
-    "--refine/--no-refine", default=False, help="Search the number of states and maximize the likelihood."
+    "--scaling",
+    type=click.Choice(["noise", "none"]),
+    default="noise",
+    show_default=True,
+    help="Scale the Hankel matrix such that its entries are equally noisy, or not, as the paper did.",
+)
+@click.option(
+    "--refine/--no-refine",
+    default=True,
+    show_default=True,
+    help="Search the number of states and maximize the likelihood, or stop at the fast spectral model.",
 )
 @click.option("--states", type=click.IntRange(min=1), help="Fix the number of states.")
-@click.option("--time-limit", type=float, help="Seconds for --refine; the best model by then is kept.")
+@click.option(
+    "--time-limit",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Seconds for search and climb; the best model found by then is kept.",
+)
 @click.option("--seed", type=click.IntRange(min=0), help="Seed; drawn and recorded if not given.")
 @log_options
 def learn(log: Path, output: Path, no_newton: bool, refine: bool, seed: int | None, **options: Any) -> None:

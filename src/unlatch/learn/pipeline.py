@@ -15,7 +15,7 @@ from unlatch.core.pomdp import POMDP, Emission
 from unlatch.core.psr import PSR
 from unlatch.core.random import RandomSource, resolve_rng
 from unlatch.core.trajectory import Trajectory
-from unlatch.errors import NotLearnableError, UsageError
+from unlatch.errors import NotLearnableError, NumericalError, UsageError
 from unlatch.learn.completion import Completion, complete
 from unlatch.learn.counts import BLOCKS, SequenceCounts, count_sequences
 from unlatch.learn.evidence import Evidence
@@ -41,8 +41,10 @@ class LearnResult:
         Rows on the simplex. Inside a cell of ``partition`` with several states its numbers are one choice
         among many that explain the log equally well.
     partition_model : PartitionModel
-        The estimate before any row was projected: sums over cells are unbiased probabilities.
+        The same up to ``partition``: sums over cells, which the log determines. Of the spectral model, before any row
+        was projected.
     psr : PSR
+        The linear PSR of the spectral stages.
     partition : Partition
     rank : int
         The number of hidden states.
@@ -51,13 +53,14 @@ class LearnResult:
         Of the Hankel matrix, leading values.
     diagnostics : Diagnostics
     counts, hankel, factorization, similarity
-        The intermediate values (``counts`` is None if learning began from a Hankel matrix).
+        The intermediate values. ``counts`` is None if learning began from a Hankel matrix, ``similarity`` if the
+        spectral stages refused and the likelihood alone led to the model.
     seed : int or None
         Repeats the result; None if the caller passed a generator.
     spectral, completion
-        If the model was refined: the spectral model that it began from, and the search and climb that led from
-        there to ``pomdp``. ``rank``, ``partition`` and ``full_rank_actions`` are then those of ``pomdp``, the other
-        values those of the spectral stages.
+        If the model was refined: the spectral model that it began from, if any, and the search and climb that led
+        from there to ``pomdp``. ``rank``, ``partition``, ``partition_model`` and ``full_rank_actions`` are then those
+        of ``pomdp``, the other values those of the spectral stages.
     """
 
     pomdp: POMDP
@@ -69,7 +72,7 @@ class LearnResult:
     singular_values: Floats
     hankel: HankelMatrix
     factorization: RankFactorization
-    similarity: SimilarityTransform
+    similarity: SimilarityTransform | None
     counts: SequenceCounts | None = None
     seed: int | None = None
     spectral: POMDP | None = None
@@ -100,7 +103,7 @@ def learn_pomdp(
     draws: int = 30,
     newton: bool = True,
     rotation: str = "cells",
-    refine: Literal["auto"] | None = None,
+    refine: Literal["auto"] | None = "auto",
     states: int | None = None,
     time_limit: float | None = None,
     rng: RandomSource = None,
@@ -114,8 +117,8 @@ def learn_pomdp(
     log : Trajectory
         Actions must not depend on what was observed: uniform, or any fixed distribution.
     rank, rank_tolerance, max_rank, scaling
-        The number of hidden states, or how to find it, and what the singular vectors are taken of; see
-        `factorize`.
+        The rank of the spectral model, or how to find it, and what the singular vectors are taken of; see
+        `factorize`. A rank that is given also fixes the number of states of the refined model.
     history_length, test_length : int, optional
         The paper's "(L1, L2)". By default they grow while that reveals more states.
     min_singular_value, observation_tolerance, draws, newton
@@ -126,8 +129,9 @@ def learn_pomdp(
         "dense" is the variant that the paper ran: one random rotation right after the SVD, none inside
         cells.
     refine : "auto" or None
-        "auto" goes on from the spectral model: a search over the number of states by penalized likelihood, then
-        maximum likelihood on the whole log. None returns the spectral model.
+        "auto" goes on from the spectral model, or from nothing where the spectral stages refuse: a search over the
+        number of states by penalized likelihood, then maximum likelihood on the whole log. None returns the
+        spectral model, the fast first answer.
     states : int, optional
         Fixes the number of states, of the spectral model and of the search.
     time_limit : float, optional
@@ -141,18 +145,19 @@ def learn_pomdp(
     Raises
     ------
     NotLearnableError
-        If the log is too short or no action has a transition matrix of full rank.
+        If the log is too short, or if the spectral stages and the likelihood agree on a number of states of which
+        no action has a transition matrix of full rank: then nothing distinguishes the states. With ``states``
+        the most likely model comes back all the same.
     """
     generator, seed = resolve_rng(rng)
     if not isinstance(log, Trajectory):
         raise UsageError(
             f"expected a Trajectory, got {type(log).__name__}; build one from arrays, or use read_log"
         )
-    _check_refinement(refine, states, rank)
-    rank = states if rank is None else rank
+    _check_refinement(refine, states, rank, time_limit)
     counts, hankel, factorization = factorize_log(
         log,
-        rank=rank,
+        rank=states if rank is None else rank,
         rank_tolerance=rank_tolerance,
         max_rank=max_rank,
         history_length=history_length,
@@ -161,51 +166,89 @@ def learn_pomdp(
         rotate=_is_dense(rotation),
         rng=generator,
     )
-    result = learn_from_hankel(
-        hankel,
-        factorization,
-        min_singular_value=min_singular_value,
-        observation_tolerance=observation_tolerance,
-        emission=emission,
-        draws=draws,
-        newton=newton,
-        cell_basis="none" if _is_dense(rotation) else "nonnegative",
-        rng=generator,
-    )
-    result = replace(result, counts=counts, seed=seed, diagnostics=log.diagnostics + result.diagnostics)
-    if refine is None:
-        return result
-    return _completed(log, result, states, emission, time_limit, generator)
+    result: LearnResult | None = None
+    refusal: NotLearnableError | NumericalError | None = None
+    try:
+        result = learn_from_hankel(
+            hankel,
+            factorization,
+            min_singular_value=min_singular_value,
+            observation_tolerance=observation_tolerance,
+            emission=emission,
+            draws=draws,
+            newton=newton,
+            cell_basis="none" if _is_dense(rotation) else "nonnegative",
+            rng=generator,
+        )
+    except (NotLearnableError, NumericalError) as error:
+        if refine is None or rank is not None:  # what was asked for is the spectral model
+            raise
+        refusal = error
+    if refine == "auto":
+        found = complete(
+            log,
+            start=None if result is None else result.pomdp,
+            states=states if rank is None else rank,
+            emission=emission,
+            time_limit=time_limit,
+            rng=generator,
+        )
+        if refusal is not None and states is None:
+            _refuse_if_agreed(refusal, factorization, found)
+        result = _completed(result, found, hankel, factorization, refusal)
+    assert result is not None  # a refusal without refinement was raised
+    return replace(result, counts=counts, seed=seed, diagnostics=log.diagnostics + result.diagnostics)
 
 
-def _check_refinement(refine: str | None, states: int | None, rank: int | None) -> None:
+def _check_refinement(
+    refine: str | None, states: int | None, rank: int | None, time_limit: float | None
+) -> None:
     if refine not in ("auto", None):
         raise UsageError(f"refine must be 'auto' or None, got {refine!r}")
     if states is not None and (states < 1 or rank not in (None, states)):
         raise UsageError(f"states must be at least 1 and agree with rank, got {states} and {rank}")
+    if time_limit is not None and not time_limit > 0:
+        raise UsageError(f"time_limit is a positive number of seconds, got {time_limit}")
+
+
+def _refuse_if_agreed(
+    refusal: NotLearnableError | NumericalError, factorization: RankFactorization, found: Completion
+) -> None:
+    """Where likelihood finds the same number of states, and no full-rank action either, the refusal stands."""
+    if found.pomdp.n_states == factorization.rank and not found.full_rank_actions:
+        raise NotLearnableError(
+            f"{refusal}. The most likely model has {factorization.rank} states and no action of full rank either; "
+            f"states={factorization.rank} returns it, with states that nothing distinguishes for certain"
+        ) from refusal
 
 
 def _completed(
-    log: Trajectory,
-    spectral: LearnResult,
-    states: int | None,
-    emission: Emission,
-    time_limit: float | None,
-    rng: np.random.Generator,
+    spectral: LearnResult | None,
+    found: Completion,
+    hankel: HankelMatrix,
+    factorization: RankFactorization,
+    refusal: NotLearnableError | NumericalError | None,
 ) -> LearnResult:
-    """The result with the model that search and climb lead to."""
-    found = complete(
-        log, start=spectral.pomdp, states=states, emission=emission, time_limit=time_limit, rng=rng
-    )
-    return replace(
-        spectral,
+    """The result with the model that search and climb led to."""
+    notes = hankel.diagnostics + factorization.diagnostics if spectral is None else spectral.diagnostics
+    if refusal is not None:
+        notes = notes.noting(
+            "spectral_refused", f"the spectral stages gave no model, only the likelihood did: {refusal}"
+        )
+    return LearnResult(
         pomdp=found.pomdp,
-        rank=found.pomdp.n_states,
+        partition_model=PartitionModel(found.pomdp.to_psr(), found.partition),
+        psr=fit_psr(hankel, factorization) if spectral is None else spectral.psr,
         partition=found.partition,
+        rank=found.pomdp.n_states,
         full_rank_actions=found.full_rank_actions,
-        spectral=spectral.pomdp,
+        singular_values=factorization.singular_values,
+        hankel=hankel,
+        factorization=factorization,
+        similarity=None if spectral is None else spectral.similarity,
+        spectral=None if spectral is None else spectral.pomdp,
         completion=found,
-        diagnostics=spectral.diagnostics + found.diagnostics,
+        diagnostics=notes + found.diagnostics,
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from unlatch import linalg
 from unlatch.arrays import Floats
 from unlatch.core.pomdp import POMDP
+from unlatch.errors import UsageError
 from unlatch.learn.pipeline import LearnResult
 from unlatch.study.metrics import (
     match_observation_rows,
@@ -29,7 +30,7 @@ class PaperErrors(NamedTuple):
 
 
 def paper_errors(result: LearnResult, truth: POMDP) -> PaperErrors:
-    """Errors as on the axes of the paper's Fig. 5, for a result with the right number of states.
+    """Errors as on the axes of the paper's Fig. 5, for a spectral result with the right number of states.
 
     ``observation``: over the actions that are truly full-rank, rows read as eigenvalues (``similarity.diagonals``),
     projected; an action that was not found to be full-rank enters with its rows of the model.
@@ -37,6 +38,8 @@ def paper_errors(result: LearnResult, truth: POMDP) -> PaperErrors:
     ``transition``: three steps ahead from the stationary belief, summed over the truth's cells.
     States are matched by observation rows over all actions.
     """
+    if result.similarity is None or result.completion is not None:
+        raise UsageError("the paper's errors are about a spectral model; learn with refine=None")
     columns = [result.pomdp.observation_names.index(name) for name in _known(result, truth)]
     targets = [truth.observation_names.index(name) for name in _known(result, truth)]
     actions = [result.pomdp.action_names.index(name) for name in truth.action_names]
