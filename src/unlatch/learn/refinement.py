@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from unlatch import linalg
-from unlatch.arrays import Floats
 from unlatch.core.diagnostics import Diagnostics
 from unlatch.core.pomdp import POMDP, Emission
 from unlatch.core.progress import report
@@ -17,6 +16,7 @@ from unlatch.core.trajectory import Trajectory
 from unlatch.errors import BeliefCollapseError, UsageError
 from unlatch.learn.climb import Ascent, SquareRoots
 from unlatch.learn.expectation import EncodedLog, Parameters, encoded_log, expected_counts, parameters_of
+from unlatch.learn.information import information_matrix
 from unlatch.learn.search import climb_or_open, opened
 
 __all__ = ["RefineResult", "refine"]
@@ -190,7 +190,10 @@ def _insignificant(ascent: Ascent, log: EncodedLog, emission: Emission) -> list[
     size = len(roots.start)
     if size > _MAX_INFORMATION:
         return []
-    covariance = linalg.inverse(_information(roots, log, emission))
+    information = information_matrix(
+        roots, log, emission, on_step=lambda done, of: report("judging zeros", done, of)
+    )
+    covariance = linalg.inverse(information)
     penalty = 0.5 * np.log(len(log))
     worth = 0.5 * roots.start**2 / np.maximum(np.diag(covariance), 1e-300)
     places = roots.places()
@@ -206,33 +209,6 @@ def _insignificant(ascent: Ascent, log: EncodedLog, emission: Emission) -> list[
         if loss <= penalty * len(together):
             chosen = together
     return [places[i] for i in chosen]
-
-
-def _information(roots: SquareRoots, log: EncodedLog, emission: Emission, step: float = 0.05) -> Floats:
-    """Minus the Hessian of the log-likelihood by differences of its gradient.
-
-    The direction that merely rescales a row is flat; it gets unit curvature so that the matrix can be inverted.
-    """
-    center = roots.start
-    information = np.empty((len(center), len(center)))
-    for i in range(len(center)):
-        ahead, behind = center.copy(), center.copy()
-        ahead[i] += step
-        behind[i] -= step
-        information[i] = (_slope(roots, behind, log, emission) - _slope(roots, ahead, log, emission)) / (
-            2 * step
-        )
-        report("judging zeros", i + 1, len(center))
-    information = (information + information.T) / 2
-    for row in roots.rows():
-        direction = np.zeros(len(center))
-        direction[row] = center[row] / np.sqrt(center[row] @ center[row])
-        information += 4.0 * np.outer(direction, direction)
-    return information + 1e-9 * np.eye(len(center))
-
-
-def _slope(roots: SquareRoots, point: Floats, log: EncodedLog, emission: Emission) -> Floats:
-    return roots.gradient(point, expected_counts(roots.parameters(point), log, emission=emission))
 
 
 def _without(

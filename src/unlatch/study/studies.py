@@ -28,7 +28,16 @@ from unlatch.errors import UsageError
 from unlatch.study.paper import THRESHOLDS
 from unlatch.study.units import Study, Unit
 
-__all__ = ["DOMAINS", "HALLWAYS", "TARGETS", "Target", "build_study", "chosen_units", "targets_of"]
+__all__ = [
+    "DOMAINS",
+    "HALLWAYS",
+    "TARGETS",
+    "Target",
+    "build_study",
+    "chosen_units",
+    "code_digest",
+    "targets_of",
+]
 
 PLANNING = {"episodes": 20, "steps": 10, "simulations": 1000, "depth": 3, "exploration": 2.0}
 """The paper's planner; see the module about episodes."""
@@ -145,7 +154,12 @@ def build_study(name: str, *, seeds: int, sizes_up_to: int | None = None) -> Stu
             f"sizes up to {largest} leave nothing to learn from; the least is {min(HALLWAY_SIZES)}"
         )
     units = tuple(_BUILDERS[name](seeds, largest))
-    settings = {"seeds": seeds, "sizes_up_to": sizes_up_to, "version": __version__, "code": _code_digest()}
+    settings = {
+        "seeds": seeds,
+        "sizes_up_to": sizes_up_to,
+        "version": __version__,
+        "code": code_digest(*_STUDY_CODE),
+    }
     return Study(name, units, root_seed=0, settings=settings)
 
 
@@ -274,10 +288,10 @@ def _up_to(sizes: tuple[int, ...], largest: int) -> list[int]:
     return [size for size in sizes if size <= largest] or [largest]
 
 
-def _code_digest() -> str:
-    """Changes whenever code changes that a result could depend on."""
+def code_digest(*study_files: str) -> str:
+    """Changes whenever code changes that a result could depend on, in the library or in these files of the studies."""
     package = files("unlatch")
-    parts = [package / name for name in _CODE] + [package / "study" / name for name in _STUDY_CODE]
+    parts = [package / name for name in _CODE] + [package / "study" / name for name in study_files]
     digest = hashlib.sha256()
     for path in parts:
         for source in sorted(_sources(path), key=str):

@@ -1,0 +1,277 @@
+"""How near ``learn_pomdp(log)``, with nothing but the log, comes to what the log allows: units of that study.
+
+Every unit simulates a log, learns from it with default settings, and compares the result with the truth and with the
+maximum of the likelihood that is reached from the truth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from unlatch.arrays import Floats
+from unlatch.core.pomdp import POMDP
+from unlatch.domains import by_name
+from unlatch.errors import UsageError
+from unlatch.learn.climb import Ascent
+from unlatch.learn.pipeline import LearnResult, learn_pomdp
+from unlatch.learn.refinement import RefineResult, refine
+from unlatch.learn.search import free_parameters
+from unlatch.simulation import simulate
+from unlatch.study.experiments import measure_model
+from unlatch.study.paper import curves, table_value
+from unlatch.study.studies import DOMAINS as FIGURE_5
+from unlatch.study.studies import FAIL, HALLWAYS, LENGTHS, TABLE_STEPS, code_digest
+from unlatch.study.task import Parameters, Row, Watch, outcome, rounded
+from unlatch.study.units import Finding, Study, Unit
+
+__all__ = [
+    "GROUPS",
+    "Case",
+    "build_efficiency_study",
+    "cases",
+    "learned",
+    "mean_of",
+    "paper_values",
+    "random_model",
+    "system",
+    "units_of",
+]
+
+TIGER = "tiger"
+TMAZE = "tmaze:rooms=1"
+SENSE_3 = "sense-float-reset:states=3"
+SENSE_4 = "sense-float-reset:states=4"
+DIRECTIONAL = "directional-hallway"
+NOISY = "noisy-hallway"
+
+
+def _maze(states: int) -> str:
+    """The T-Maze of the paper's tables, where up and down fail now and then."""
+    return f"tmaze:rooms={states // 2 - 1},fail={FAIL}"
+
+
+@dataclass(frozen=True)
+class Case:
+    """Logs of one kind: how many, and the share of them whose number of states must come out right."""
+
+    system: str
+    steps: int
+    seeds: int
+    share: float | None = None
+
+
+GROUPS: dict[str, tuple[Case, ...]] = {
+    "counts": (
+        Case(TIGER, 2_000, 40, 0.95),
+        Case(TMAZE, 5_000, 40, 0.95),
+        Case(SENSE_3, 2_000, 40, 0.95),
+        Case(SENSE_4, 30_000, 40, 0.95),
+        Case(DIRECTIONAL, 30_000, 40, 0.95),
+        Case(NOISY, 300_000, 10, 0.95),
+        *(Case(_maze(states), 100_000, 10, 0.9) for states in (6, 8, 10, 12, 14)),
+        Case(_maze(20), 200_000, 10, 0.7),
+    ),
+    "errors": (
+        *(Case(system, 100_000, 40) for system in (TIGER, TMAZE, SENSE_3, SENSE_4, DIRECTIONAL)),
+        Case(NOISY, 100_000, 10),
+        *(Case(system, 1_000_000, 10) for system in (TIGER, TMAZE, SENSE_3, SENSE_4, DIRECTIONAL, NOISY)),
+    ),
+    "random": tuple(Case(f"random:{number}", 100_000, 1) for number in range(100)),
+    "paper": tuple(
+        Case(system, steps, 3 if steps <= 1_000_000 else 1)
+        for figure, systems in (
+            ("fig5", FIGURE_5),
+            ("fig6", {name: name for name in HALLWAYS}),
+        )
+        for domain, system in systems.items()
+        for steps in sorted(
+            {
+                size
+                for (f, d, measure, method), curve in curves().items()
+                if (f, d, measure) == (figure, domain, "observation_l1") and method.startswith("spectral")
+                for size in curve
+            }
+        )
+    )
+    + tuple(Case(_maze(states), TABLE_STEPS, 1) for states in (4, 6, 8, 10, 12, 14)),
+    "largest": (Case(_maze(30), 1_000_000, 2),),
+}
+"""What is measured. ``paper``: at every number of steps at which the paper has an error."""
+
+
+def cases(groups: Iterable[str]) -> list[Case]:
+    """Of all groups, each kind of log once, with the most seeds that any group wants."""
+    found: dict[tuple[str, int], Case] = {}
+    for group in groups:
+        if group not in GROUPS:
+            raise UsageError(f"unknown group {group!r}; known: {', '.join(GROUPS)}")
+        for case in GROUPS[group]:
+            known = found.get((case.system, case.steps))
+            if known is None or known.seeds < case.seeds:
+                found[case.system, case.steps] = case
+    return list(found.values())
+
+
+def build_efficiency_study() -> Study:
+    """One unit per log, of all groups."""
+    units = [unit for case in cases(GROUPS) for unit in units_of(case)]
+    return Study("efficiency", tuple(units), settings={"code": code_digest("efficiency.py")})
+
+
+def units_of(case: Case, *, at_most: int | None = None) -> list[Unit]:
+    """The units of a case, or the first few."""
+    return [
+        Unit(
+            f"{case.system.replace(':', '.').replace(',', '.')}.{case.steps}.{seed:03d}",
+            learned,
+            {"system": case.system, "steps": case.steps, "seed": seed},
+            cost=_expected_seconds(case),
+        )
+        for seed in range(case.seeds if at_most is None else min(at_most, case.seeds))
+    ]
+
+
+def _expected_seconds(case: Case) -> float:
+    states = 6 if case.system.startswith("random") else by_name(case.system).n_states
+    return 1.0 + 2e-6 * case.steps * states
+
+
+# --- one log ---------------------------------------------------------------------------------------------
+
+
+def learned(parameters: Parameters, seed: np.random.SeedSequence) -> Finding:
+    """Learn with nothing but the log, and measure.
+
+    ``log_likelihood_gap``: nats above the maximum that a climb from the truth reaches. ``penalized_gap``: the same of
+    the penalized likelihood; where it is positive with a wrong number of states, the log itself prefers that.
+    """
+    rng = np.random.default_rng(seed)
+    truth = system(parameters["system"])
+    watch = Watch()
+    row: Row = {**parameters, "outcome": "ok", "true_states": truth.n_states}
+    with outcome(row):
+        log = simulate(truth, parameters["steps"], rng=rng)
+        with watch("learn"):
+            result = learn_pomdp(log, rng=rng)
+        best = refine(truth, log)
+        _compare(row, result, best, truth, parameters["steps"])
+    return Finding([rounded(row)], watch.seconds)
+
+
+def _compare(row: Row, result: LearnResult, best: RefineResult, truth: POMDP, steps: int) -> None:
+    assert result.completion is not None
+    ascent = result.completion.ascent
+    row["states"] = result.pomdp.n_states
+    row["spectral_states"] = result.spectral.n_states if result.spectral is not None else None
+    row["evidence_gap"] = result.completion.evidence.gap
+    row["log_likelihood_gap"] = ascent.log_likelihood - best.log_likelihood
+    row["penalized_gap"] = _penalized(ascent, steps) - _penalized(best.ascent, steps)
+    measure_model(row, result.pomdp, truth)
+    reference: Row = {}
+    measure_model(reference, best.pomdp, truth)
+    row.update({f"best_{name}": reference[name] for name in ("observation_l1_all", "transition_l1")})
+
+
+def _penalized(ascent: Ascent, steps: int) -> float:
+    return ascent.log_likelihood - 0.5 * free_parameters(ascent) * float(np.log(steps))
+
+
+def system(name: str) -> POMDP:
+    """A domain by name, or one of the models that nobody designed: "random:17"."""
+    if name.startswith("random:"):
+        return random_model(int(name.removeprefix("random:")))
+    return by_name(name)
+
+
+def random_model(number: int) -> POMDP:
+    """3 to 8 states, 2 to 4 actions, 3 to 6 observations; rows dense, or peaked, or with many zeros.
+
+    Redrawn while the process does not visit all states or a state is visited less than once in 200 steps.
+    """
+    rng = np.random.default_rng([number, 1_000_003])
+    while True:
+        states, actions, observations = (
+            int(rng.integers(low, high + 1)) for low, high in ((3, 8), (2, 4), (3, 6))
+        )
+        kind = ("dense", "peaked", "zeros")[int(rng.integers(3))]
+        model = POMDP(
+            transitions=_rows(kind, (actions, states, states), rng),
+            observations=_rows(kind, (actions, states, observations), rng),
+            initial=np.full(states, 1 / states),
+        )
+        mean = model.transitions.mean(axis=0)
+        everywhere = bool((np.linalg.matrix_power(mean + np.eye(states), states) > 0).all())
+        if everywhere and model.stationary().min() > 0.005:
+            return model
+
+
+def _rows(kind: str, shape: tuple[int, int, int], rng: np.random.Generator) -> Floats:
+    concentration = 0.3 if kind == "peaked" else 1.0
+    rows = rng.dirichlet(np.full(shape[2], concentration), size=shape[:2])
+    if kind == "zeros":
+        kept = rng.random(shape) < 0.4
+        kept[np.arange(shape[0])[:, None], np.arange(shape[1]), rng.integers(shape[2], size=shape[:2])] = True
+        rows = np.where(kept, rows, 0.0)
+    result: Floats = rows / rows.sum(axis=2, keepdims=True)
+    return result
+
+
+# --- the paper's numbers ---------------------------------------------------------------------------------
+
+
+def paper_values() -> list[dict[str, Any]]:
+    """Every error of the paper's spectral method in Figs. 5 and 6 and Tables 3 and 4.
+
+    Of the tables, the best that any of its thresholds and lengths gave.
+    """
+    systems = {**FIGURE_5, **{name: name for name in HALLWAYS}}
+    found: list[dict[str, Any]] = []
+    for (figure, domain, measure, method), curve in curves().items():
+        if measure in ("observation_l1", "three_step_transition_l1") and method.startswith("spectral"):
+            found += [
+                {
+                    "place": figure,
+                    "system": systems[domain],
+                    "steps": steps,
+                    "measure": measure,
+                    "paper": v.mean,
+                }
+                for steps, v in curve.items()
+                if np.isfinite(v.mean)
+            ]
+    for table, measure in (("table3", "observation_l1"), ("table4", "three_step_transition_l1")):
+        for states in (4, 6, 8, 10, 12, 14):
+            values = _table_values(table, states)
+            if values:
+                found.append(
+                    {
+                        "place": table,
+                        "system": _maze(states),
+                        "steps": TABLE_STEPS,
+                        "measure": measure,
+                        "paper": min(values),
+                    }
+                )
+    return found
+
+
+def _table_values(table: str, states: int) -> list[float]:
+    means = [
+        table_value(table, f"{states}", f"{first}-{second}", f"1e-{power}").mean
+        for first, second in LENGTHS
+        for power in range(1, 7)
+    ]
+    return [mean for mean in means if np.isfinite(mean)]
+
+
+def mean_of(rows: Sequence[Mapping[str, Any]], column: str) -> tuple[float, float]:
+    """Mean and standard error over the rows that have a value."""
+    values = np.array([row[column] for row in rows if row.get(column) is not None], dtype=float)
+    if values.size == 0:
+        return float("nan"), float("nan")
+    error = float(values.std(ddof=1) / np.sqrt(values.size)) if values.size > 1 else float("nan")
+    return float(values.mean()), error
