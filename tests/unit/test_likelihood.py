@@ -203,3 +203,28 @@ def test_evidence_in_words_and_numbers() -> None:
     assert "4000 more steps" in str(unsure)
     assert weigh(1, {1: 0.0}, 10, False).runner_up is None
     assert weigh(2, {2: 0.0, 3: -1.0}, 10, True).steps_to_settle is None
+
+
+@pytest.mark.parametrize("moment", [0.1, 0.5, 0.97])
+def test_interruption_gives_the_best_model_so_far(moment: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = simulate(domains.tiger(), 5_000, rng=1)
+    calls = 0
+    last = 10**9
+
+    def counted(*arguments: object, **options: object) -> object:
+        nonlocal calls
+        calls += 1
+        if calls == last:
+            raise KeyboardInterrupt
+        return expected_counts(*arguments, **options)  # type: ignore[arg-type]
+
+    for module in ("climb", "refinement", "information"):
+        monkeypatch.setattr(f"unlatch.learn.{module}.expected_counts", counted)
+    whole = unlatch.learn_pomdp(log, rng=0)
+    assert "interrupted" not in whole.diagnostics
+    calls, last = 0, int(moment * calls)
+    early = unlatch.learn_pomdp(log, rng=0)
+    assert "interrupted" in early.diagnostics
+    assert calls <= last + 2  # what is left of the work was not done
+    assert np.isfinite(early.pomdp.log_likelihood(log))
+    assert early.pomdp.n_states in (1, 2)

@@ -42,6 +42,8 @@ class Ascent:
         Largest component of the gradient in the scaled coordinates, in nats per standard error.
     converged : bool
         Whether gradient or gain fell below its tolerance.
+    interrupted : bool
+        Whether it was Ctrl-C that ended the climb.
     """
 
     parameters: Parameters
@@ -49,6 +51,7 @@ class Ascent:
     evaluations: int
     gradient: float
     converged: bool
+    interrupted: bool = False
 
     @property
     def log_likelihood(self) -> float:
@@ -74,7 +77,7 @@ def climb(
     deadline: float | None = None,
     on_step: Callable[[int, float], None] | None = None,
 ) -> Ascent:
-    """Maximize the likelihood from ``start``; zeros stay zeros.
+    """Maximize the likelihood from ``start``; zeros stay zeros. Ctrl-C ends it where it is.
 
     Parameters
     ----------
@@ -104,6 +107,7 @@ def climb(
         evaluations=_WARM_STEPS + search.evaluations,
         gradient=search.best_gradient,
         converged=converged,
+        interrupted=search.interrupted,
     )
 
 
@@ -181,6 +185,7 @@ class _Search:
         self._roots, self._log, self._emission = roots, log, emission
         self._most, self._deadline, self._on_step = most, deadline, on_step
         self.evaluations = 0
+        self.interrupted = False
         self.best_parameters: Parameters
         self.best_counts: ExpectedCounts
         self.best_gradient: float
@@ -200,6 +205,9 @@ class _Search:
         try:
             found = minimize(self._negative, self._roots.start, jac=True, method="L-BFGS-B", options=options)
         except _OutOfTime:
+            return False
+        except KeyboardInterrupt:  # what was reached so far is worth keeping; the caller is told
+            self.interrupted = True
             return False
         return bool(found.status == 0)
 

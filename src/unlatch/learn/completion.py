@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -57,7 +58,8 @@ def complete(
 ) -> Completion:
     """Search from ``start`` (the spectral model) and from scratch; then climb on the whole log.
 
-    With ``states`` the count is fixed. ``time_limit`` is shared out: two thirds to the search.
+    With ``states`` the count is fixed. ``time_limit`` is shared out: two thirds to the search. Ctrl-C ends it with the
+    best model so far, and a note.
     """
     begun = time.monotonic()
     log = log.with_reward_symbols()
@@ -72,7 +74,10 @@ def complete(
     )
     chosen = search.best if states is None else _with_states(search, log, states, starts, emission, rng)
     deadline = None if time_limit is None else begun + time_limit
-    ascent, zeros = _on_all_data(chosen.parameters, log, emission, deadline)
+    ascent, zeros = replace(chosen, converged=False, interrupted=True), 0
+    if not search.interrupted:
+        with suppress(KeyboardInterrupt):  # then the model of the search is the best so far
+            ascent, zeros = _on_all_data(chosen.parameters, log, emission, deadline)
     pomdp, ascent = _ordered(ascent, log, emission)
     search.note(chosen)
     evidence = weigh(chosen.n_states, search.scores, search.steps, search.complete)
@@ -116,7 +121,7 @@ def _on_all_data(
     ascent, zeros = maximize(
         parameters, encoded_log(log.head(_FIRST_SAMPLE)), emission=emission, deadline=deadline
     )
-    if len(log) > _FIRST_SAMPLE:
+    if len(log) > _FIRST_SAMPLE and not ascent.interrupted:
         whole = encoded_log(log)
         ascent, _ = maximize(ascent.parameters, whole, emission=emission, zeros=False, deadline=deadline)
     return ascent, zeros
@@ -189,6 +194,8 @@ def _partition(pomdp: POMDP, ascent: Ascent, actions: tuple[int, ...]) -> Partit
 
 def _notes(evidence: Evidence, ascent: Ascent, start: POMDP | None) -> Diagnostics:
     notes = Diagnostics()
+    if ascent.interrupted:
+        notes = notes.noting("interrupted", "learning was interrupted; this is the best model so far")
     if not evidence.complete:
         notes = notes.noting("search_cut_short", "the search for the number of states was cut short")
     if not ascent.converged:

@@ -153,15 +153,18 @@ def maximize(
 
     ascent = up(opened(start, log))
     removed = 0
-    if not zeros:
+    if not zeros or ascent.interrupted:
         return ascent, removed
-    for propose in (_rarely_used, _insignificant):
-        while deadline is None or time.monotonic() < deadline:
-            candidates = propose(ascent, log, emission)
-            simpler, count = _without(ascent, candidates, log, emission, up)
-            if count == 0:
-                break
-            ascent, removed = simpler, removed + count
+    try:
+        for propose in (_rarely_used, _insignificant):
+            while deadline is None or time.monotonic() < deadline:
+                candidates = propose(ascent, log, emission)
+                simpler, count = _without(ascent, candidates, log, emission, up)
+                if count == 0:
+                    break
+                ascent, removed = simpler, removed + count
+    except KeyboardInterrupt:
+        ascent = replace(ascent, converged=False, interrupted=True)
     return ascent, removed
 
 
@@ -227,6 +230,8 @@ def _without(
             try:
                 expected_counts(simpler, log, emission=emission)
                 climbed = up(simpler)
+                if climbed.interrupted:
+                    raise KeyboardInterrupt
             except BeliefCollapseError:
                 climbed = None
             if climbed is not None and ascent.log_likelihood - climbed.log_likelihood < penalty * count:

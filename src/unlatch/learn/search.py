@@ -71,6 +71,7 @@ class StateSearch:
     models: dict[int, Ascent] = field(default_factory=dict)
     rounds: list[str] = field(default_factory=list)
     complete: bool = True
+    interrupted: bool = False
 
     def note(self, ascent: Ascent) -> float:
         """Remember a model; returns its penalized likelihood."""
@@ -99,10 +100,11 @@ def search_states(
     searcher = _Searcher(log, emission, max_states, deadline, rng)
     try:
         searcher.run(starts)
-    except (KeyboardInterrupt, _OutOfTime):
+    except (KeyboardInterrupt, _OutOfTime) as stop:
         if searcher.state is None:
             raise
         searcher.state.complete = False
+        searcher.state.interrupted = isinstance(stop, KeyboardInterrupt)
     assert searcher.state is not None
     return searcher.state
 
@@ -200,7 +202,7 @@ class _Searcher:
         if self._deadline is not None and time.monotonic() > self._deadline:
             raise _OutOfTime
         states = len(start.initial)
-        return climb_or_open(
+        ascent = climb_or_open(
             start,
             self._sample,
             emission=self._emission,
@@ -209,6 +211,9 @@ class _Searcher:
             deadline=self._deadline,
             on_step=lambda done, _: report(f"searching ({states} states)", done, passes),
         )
+        if ascent.interrupted:
+            raise KeyboardInterrupt
+        return ascent
 
     def _pruned(self, ascent: Ascent) -> Ascent:
         """Merge states while that improves the penalized likelihood.
