@@ -19,7 +19,7 @@ from unlatch.core.progress import report
 from unlatch.core.trajectory import Trajectory
 from unlatch.errors import BeliefCollapseError
 from unlatch.learn.climb import Ascent, climb
-from unlatch.learn.expectation import EncodedLog, Parameters, encoded_log
+from unlatch.learn.expectation import EncodedLog, ExpectedCounts, Parameters, encoded_log
 
 __all__ = ["StateSearch", "free_parameters", "penalized_likelihood", "search_states"]
 
@@ -28,8 +28,6 @@ _STICKINESS = (0.9, 0.7, 0.5)
 
 _OBSERVATION_NOISE = 0.5
 _TRANSITION_NOISE = 0.2
-_TRANSITION_WEIGHT = 0.3
-"""Of transition rows against observation rows in the distance by which states are proposed for merging."""
 
 _USED = 0.5
 """Expected uses below which an entry is not counted as a parameter."""
@@ -218,7 +216,7 @@ class _Searcher:
     def _pruned(self, ascent: Ascent) -> Ascent:
         """Merge states while that improves the penalized likelihood.
 
-        A merge that costs next to nothing is taken at once. If none does, the best of the closest pairs is, so
+        A merge that costs next to nothing is taken at once. If none does, the best of the cheapest pairs is, so
         that two states that the log tells apart are not merged merely because the model has too many.
         """
         state = self.state
@@ -300,10 +298,10 @@ def _jittered(rows: Floats, deviation: float, rng: np.random.Generator) -> Float
 def merge_proposals(ascent: Ascent) -> Iterator[Parameters]:
     """Models with fewer states, the most promising first.
 
-    First all close pairs at once, then fewer and fewer of them, then the closest pairs one by one: after a
+    First all cheap pairs at once, then fewer and fewer of them, then the cheapest pairs one by one: after a
     doubling that did not pay every state has a twin, and merging twins singly would take long.
     """
-    pairs = _closest_pairs(ascent.parameters)
+    pairs = _cheapest_pairs(ascent.counts)
     visits = ascent.counts.observations.sum(axis=(0, 2))
     disjoint = _disjoint(pairs)
     size = len(disjoint)
@@ -314,17 +312,57 @@ def merge_proposals(ascent: Ascent) -> Iterator[Parameters]:
         yield merged_states(ascent.parameters, [pair], visits)
 
 
-def _closest_pairs(parameters: Parameters) -> list[tuple[int, int]]:
-    shown, moves = parameters.observations, parameters.transitions
-    distance = np.abs(shown[:, :, None] - shown[:, None]).sum(axis=(0, 3))
-    distance += _TRANSITION_WEIGHT * np.abs(moves[:, :, None] - moves[:, None]).sum(axis=(0, 3))
-    i, j = np.triu_indices(len(parameters.initial), 1)
-    order = np.argsort(distance[i, j], kind="stable")
+def _cheapest_pairs(counts: ExpectedCounts) -> list[tuple[int, int]]:
+    """All pairs of states, those first whose merging should cost the fewest nats.
+
+    The cost is that of giving both states the same rows, were the hidden states known: rarely visited states are
+    cheap to merge even if their rows differ, often visited ones only if they agree.
+    """
+    cost = _merging_costs(counts.observations, None)
+    cost += _merging_costs(counts.transitions, counts.transitions)
+    i, j = np.triu_indices(len(cost), 1)
+    order = np.argsort(cost[i, j], kind="stable")
     return [(int(i[k]), int(j[k])) for k in order]
 
 
+def _merging_costs(counts: Floats, moves: Floats | None) -> Floats:
+    """Nats lost by every two states (n, n) that share their rows of ``counts`` (actions, states, outcomes).
+
+    For transitions, the two states are also one as outcomes.
+    """
+    n = counts.shape[1]
+    costs = np.zeros((n, n))
+    for i in range(n):
+        mine, others = counts[:, i, None, :], counts
+        if moves is not None:
+            mine, others = _pooled_outcomes(mine, others, i)
+        apart = _row_likelihoods(np.broadcast_to(mine, others.shape)) + _row_likelihoods(others)
+        costs[i] = (apart - _row_likelihoods(mine + others)).sum(axis=0)
+    return costs
+
+
+def _pooled_outcomes(mine: Floats, others: Floats, i: int) -> tuple[Floats, Floats]:
+    """Rows of state ``i`` and of every state j, with the outcomes i and j added up in j."""
+    n = others.shape[1]
+    mine, others = np.repeat(mine, n, axis=1), others.copy()
+    states = np.arange(n)
+    for rows in (mine, others):
+        rows[:, states, states] += np.where(states == i, 0.0, rows[:, :, i])
+        rows[:, states != i, i] = 0.0
+    return mine, others
+
+
+def _row_likelihoods(counts: Floats) -> Floats:
+    """The largest log-likelihood of every row of counts."""
+    total = counts.sum(axis=-1)
+    safe = np.where(counts > 0, counts, 1.0)
+    whole = np.where(total > 0, total, 1.0)
+    result: Floats = (counts * np.log(safe)).sum(axis=-1) - total * np.log(whole)
+    return result
+
+
 def _disjoint(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Closest pairs first, every state in one pair at most."""
+    """The first pairs first, every state in one pair at most."""
     taken: set[int] = set()
     chosen = []
     for i, j in pairs:
