@@ -9,7 +9,7 @@ export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_BUILD_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint benchmarks clean
+.PHONY: demo test lint benchmarks efficiency reproduce clean
 
 demo: $(VENV)/installed
 	$(BIN)/unlatch demo --out out
@@ -29,6 +29,14 @@ benchmarks: $(VENV)/installed-test
 	$(BIN)/python benchmarks/planning.py
 	$(BIN)/python benchmarks/learned_planning.py
 	$(BIN)/python benchmarks/em.py
+
+# Hours; goes on where it stopped. Results are in docs/efficiency.md.
+efficiency: $(VENV)/installed-test
+	$(BIN)/python benchmarks/efficiency.py --out out/efficiency
+
+# An hour or two; goes on where it stopped. Results are in docs/reproduction.md.
+reproduce: $(VENV)/installed
+	$(BIN)/unlatch reproduce all --seeds 20 --workers 2 --out out/reproduction
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \

@@ -41,6 +41,17 @@ def count_windows_by_block(log: Trajectory, length: int, blocks: int) -> dict[Wi
     return counts
 
 
+def weigh_windows_by_block(log: Trajectory, length: int, blocks: int) -> dict[Window, list[float]]:
+    """As `count_windows_by_block`, but a window counts one over the probability of its actions."""
+    weights: dict[Window, list[float]] = {}
+    pairs = list(zip(log.actions.tolist(), log.observations.tolist(), strict=True))
+    for start, end in zip(log.episode_starts.tolist(), log.episode_ends.tolist(), strict=True):
+        for t in range(start, end - length + 1):
+            weight = 1 / math.prod(log.probabilities[t : t + length].tolist())
+            weights.setdefault(tuple(pairs[t : t + length]), [0.0] * blocks)[t * blocks // len(log)] += weight
+    return weights
+
+
 def spelled_out(counts: SequenceCounts) -> dict[Window, int]:
     """What was counted, as the dictionary that `count_windows` gives."""
     return {
@@ -111,11 +122,17 @@ def draw(probabilities: Sequence[float], uniform: float) -> int:
 def simulate(
     pomdp: POMDP, uniforms: NDArray[np.float64], *, state: int, policy: ArrayLike | None = None
 ) -> tuple[list[int], list[int], int]:
-    """Actions, observations and the last state; uniform numbers for the action, the observation, the state."""
-    chances = np.full(pomdp.n_actions, 1 / pomdp.n_actions) if policy is None else np.asarray(policy)
+    """Actions, observations and the last state; uniform numbers for the action, the observation, the state.
+
+    A policy with several rows is asked for that of the last observation, and chooses uniformly if there is none.
+    """
+    blind = np.full(pomdp.n_actions, 1 / pomdp.n_actions)
+    if policy is not None and np.ndim(policy) == 1:
+        blind = np.asarray(policy)
+    reacts = policy is not None and np.ndim(policy) == 2
     actions, observations = [], []
     for for_action, for_observation, for_state in uniforms:
-        action = draw(chances, for_action)
+        action = draw(policy[observations[-1]] if reacts and observations else blind, for_action)
         following = draw(pomdp.transitions[action, state], for_state)
         shower = state if pomdp.emission == "departure" else following
         actions.append(action)

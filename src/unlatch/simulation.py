@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from unlatch.arrays import Floats, Ints
 from unlatch.core.pomdp import POMDP, checked_policy
 from unlatch.core.progress import report
 from unlatch.core.random import RandomSource, resolve_rng
@@ -27,7 +28,7 @@ def simulate(
     policy: ArrayLike | None = None,
     rng: RandomSource = None,
 ) -> Trajectory:
-    """Act blindly in ``pomdp`` and log what happens.
+    """Act in ``pomdp``, blindly or by the last observation, and log what happens.
 
     Parameters
     ----------
@@ -36,14 +37,16 @@ def simulate(
         Length of every episode.
     episodes : int
         Number of episodes, each begun anew from ``pomdp.initial``.
-    policy : array, shape (actions,), optional
-        Probability of every action at every step; uniform by default.
+    policy : array, shape (actions,) or (observations, actions), optional
+        Probability of every action at every step; uniform by default. Of a table, the row of the last observation
+        is used; the first action of an episode, with none before it, is chosen uniformly.
     rng : int or numpy.random.Generator, optional
 
     Returns
     -------
     Trajectory
-        With the names of ``pomdp`` and, if its symbols carry rewards, the rewards.
+        With the names of ``pomdp``; if its symbols carry rewards, the rewards; if actions depended on
+        observations, their probabilities.
     """
     from unlatch.kernels.simulation import draw, simulate_steps
 
@@ -55,7 +58,9 @@ def simulate(
     generator, _ = resolve_rng(rng)
     actions = np.empty(steps * episodes, dtype=np.int64)
     observations = np.empty_like(actions)
-    chances = np.cumsum(checked_policy(policy, pomdp.n_actions))
+    weights = checked_policy(policy, pomdp.n_actions, pomdp.n_observations)
+    table = _policy_table(weights, pomdp.n_observations)
+    chances = np.cumsum(table, axis=1)
     transitions = np.cumsum(pomdp.transitions, axis=2)
     shown = np.cumsum(pomdp.observations, axis=2)
     starting = np.cumsum(pomdp.initial)
@@ -72,13 +77,15 @@ def simulate(
                 shown,
                 arrival,
                 state,
+                pomdp.n_observations if begin == start else observations[begin - 1],
                 uniforms[: stop - begin],
                 actions[begin:stop],
                 observations[begin:stop],
             )
             report("simulating", stop, steps * episodes)
     rewards = None if pomdp.symbol_rewards is None else pomdp.symbol_rewards[observations]
-    for array in (actions, observations, rewards):
+    probabilities = None if weights.ndim == 1 else _chosen_with(table, actions, observations, steps)
+    for array in (actions, observations, rewards, probabilities):
         if array is not None:
             array.setflags(write=False)  # handed over: nobody else holds them, so no copy is needed
     return Trajectory(
@@ -88,4 +95,22 @@ def simulate(
         observation_names=pomdp.observation_names,
         rewards=rewards,
         episode_starts=np.arange(0, steps * episodes, steps),
+        probabilities=probabilities,
     )
+
+
+def _policy_table(policy: Floats, observations: int) -> Floats:
+    """A row of probabilities for every last observation, then one for the first step of an episode."""
+    if policy.ndim == 1:
+        return np.tile(policy, (observations + 1, 1))
+    actions = policy.shape[1]
+    return np.concatenate([policy, np.full((1, actions), 1 / actions)])
+
+
+def _chosen_with(table: Floats, actions: Ints, observations: Ints, steps: int) -> Floats:
+    """The probability with which every action was chosen, in episodes of ``steps`` steps."""
+    rows = np.empty_like(observations)
+    rows[1:] = observations[:-1]
+    rows[::steps] = len(table) - 1
+    result: Floats = table[rows, actions]
+    return result

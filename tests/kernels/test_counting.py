@@ -93,6 +93,25 @@ def test_merge_tables(version, rng, words, sizes):
     assert counts.tolist() == [expected[key].tolist() for key in sorted(expected)]
 
 
+@pytest.mark.parametrize("length", [1, 3])
+def test_add_weights(version, rng, length):
+    probabilities = rng.uniform(0.1, 1, 40)
+    begins, lengths, blocks = np.array([0, 9, 20]), np.array([5, 0, 20 - length + 1]), np.array([2, 5, 7])
+    rows = rng.integers(0, 4, lengths.sum())
+    sums, squares = np.zeros((4, 8)), np.zeros((4, 1))
+    version(counting.add_weights)(rows, probabilities, begins, lengths, blocks, length, sums, squares)
+    starts = [
+        (t, b) for begin, n, b in zip(begins, lengths, blocks, strict=True) for t in range(begin, begin + n)
+    ]
+    expected, expected_squares = np.zeros((4, 8)), np.zeros((4, 1))
+    for row, (t, block) in zip(rows, starts, strict=True):
+        weight = 1 / probabilities[t : t + length].prod()
+        expected[row, block] += weight
+        expected_squares[row] += weight**2
+    np.testing.assert_allclose(sums, expected, rtol=1e-13)
+    np.testing.assert_allclose(squares, expected_squares, rtol=1e-13)
+
+
 @pytest.mark.parametrize("length", [2, 4, 5, 7])
 @pytest.mark.parametrize("digits", [2, 3, 8])
 def test_drop_last_symbol(version, rng, length, digits):

@@ -48,17 +48,20 @@ def test_impossible_outcomes_are_never_drawn(version, probabilities, uniform, ou
 
 
 @pytest.mark.parametrize("emission", ["departure", "arrival"])
-def test_steps_equal_a_plain_loop(version, rng, emission):
+@pytest.mark.parametrize("rows", [None, 5])
+def test_steps_equal_a_plain_loop(version, rng, emission, rows):
     model = naive.random_pomdp(rng, states=4, actions=3, observations=5, emission=emission, concentration=0.3)
-    policy = rng.dirichlet(np.ones(3))
+    policy = rng.dirichlet(np.ones(3), rows)
+    first = np.full(3, 1 / 3) if rows else policy
     uniforms = rng.random((500, 3))
     actions, observations = np.empty(500, dtype=np.int64), np.empty(500, dtype=np.int64)
     last = version(simulate_steps)(
-        np.cumsum(policy),
+        np.cumsum(np.vstack([np.broadcast_to(policy, (5, 3)), first]), axis=1),
         np.cumsum(model.transitions, axis=2),
         np.cumsum(model.observations, axis=2),
         emission == "arrival",
         2,
+        5,
         uniforms,
         actions,
         observations,

@@ -109,6 +109,21 @@ def test_learn_without_refinement(capfd: pytest.CaptureFixture[str], folder: Pat
     assert refined.log_likelihood(log) > plain.log_likelihood(log)
 
 
+def test_probabilities_can_be_left_out(
+    capfd: pytest.CaptureFixture[str], folder: Path, tmp_path: Path
+) -> None:
+    rows = (folder / "log.csv").read_text().splitlines()
+    (tmp_path / "log.csv").write_text("".join(f"{row},0\n" for row in rows).replace(",0", ",probability", 1))
+    arguments = ["learn", str(tmp_path / "log.csv"), "-o", str(tmp_path / "m.json"), "--no-refine"]
+    code, _, err = call(capfd, *arguments)
+    assert code == 3
+    assert "line 2, column 'probability': 0.0" in err
+    assert "--ignore-probability" in err
+    code, out, _ = call(capfd, *arguments, "--ignore-probability")
+    assert code == 0
+    assert "2 hidden states" in out
+
+
 def test_show_prints_every_action(capfd: pytest.CaptureFixture[str], folder: Path, tmp_path: Path) -> None:
     picture = tmp_path / "model.png"
     code, out, _ = call(capfd, "show", str(folder / "model.json"), "--picture", str(picture))

@@ -75,13 +75,16 @@ def test_columns_are_found_by_name_in_any_order(read: Any) -> None:
 
 
 def test_other_names_of_columns(read: Any) -> None:
-    log = read("a,o,r,e\nx,y,1,2\n", action="a", observation="o", reward="r", episode="e")
+    log = read(
+        "a,o,r,e,p\nx,y,1,2,.5\n", action="a", observation="o", reward="r", episode="e", probability="p"
+    )
     assert pairs(log) == [("x", "y")]
     assert log.rewards.tolist() == [1.0]
+    assert log.probabilities.tolist() == [0.5]
     assert len(log.diagnostics) == 0
 
 
-@pytest.mark.parametrize("option", ["reward", "episode"])
+@pytest.mark.parametrize("option", ["reward", "episode", "probability"])
 def test_named_column_that_is_absent(read: Any, option: str) -> None:
     assert "no column 'r'" in refusal(read, "action,observation\nx,y\n", **{option: "r"})
 
@@ -195,6 +198,33 @@ def test_a7_reward_that_is_no_finite_number(read: Any, cell: str) -> None:
     log = read(content, reward=None)
     assert log.rewards is None
     assert log.diagnostics["ignored_columns"].details == {"columns": ["reward"]}
+
+
+@pytest.mark.parametrize(
+    ("cell", "what"),
+    [
+        ("nan", "'nan' is not a finite number"),
+        ("", "'' is not a finite number"),
+        ("50%", "'50%' is not a finite number"),
+        ("0", "0.0; the action was taken"),
+        ("-0.5", "-0.5; the action was taken"),
+        ("1.0000001", "1.0000001; the action was taken"),
+        ("50", "50.0; the action was taken"),
+    ],
+)
+def test_probability_that_is_none(read: Any, cell: str, what: str) -> None:
+    content = f"probability,action,observation\n.5,x,y\n1,x,y\n{cell},x,y\n2,x,y\n"
+    message = refusal(read, content)
+    assert f"line 4, column 'probability': {what}" in message
+    assert "--ignore-probability (probability=None)" in message
+    log = read(content, probability=None)
+    assert log.probabilities is None
+    assert log.diagnostics["ignored_columns"].details == {"columns": ["probability"]}
+
+
+def test_probabilities_of_incomplete_rows_are_not_read(read: Any) -> None:
+    log = read("action,observation,probability\na,b,.5\n,,9\na,b,1\n", missing="split")
+    assert log.probabilities.tolist() == [0.5, 1.0]
 
 
 def test_rewards_are_the_nearest_floats(read: Any) -> None:
@@ -580,7 +610,7 @@ def test_agrees_with_the_csv_module(
 def test_any_bytes_give_a_log_or_a_declared_error(
     tmp_path: Path, data: bytes, header: bool, at: int, split: bool
 ) -> None:
-    good = b'action,observation,reward,episode\nleft,"a ""b""",1,x\nright,b,-2.5,x\n'
+    good = b'action,observation,reward,episode,probability\nleft,"a ""b""",1,x,.5\nright,b,-2.5,x,1\n'
     path = tmp_path / "log.csv"
     path.write_bytes(good[:at] + data + good[at:])
     message = "a log"
@@ -599,6 +629,7 @@ NAMES = st.text(st.characters(exclude_categories=("Cc", "Cs")), min_size=1, max_
     rewards=st.one_of(
         st.none(), st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=15, max_size=15)
     ),
+    probabilities=st.one_of(st.none(), st.lists(st.floats(0, 1, exclude_min=True), min_size=15, max_size=15)),
     lengths=st.lists(st.integers(1, 5), min_size=1, max_size=15),
     chunk=st.integers(1, 20),
 )
@@ -607,6 +638,7 @@ def test_written_logs_read_back(
     tmp_path: Path,
     symbols: list[tuple[str, str]],
     rewards: list[float] | None,
+    probabilities: list[float] | None,
     lengths: list[int],
     chunk: int,
 ) -> None:
@@ -614,7 +646,11 @@ def test_written_logs_read_back(
     actions, observations = ([pair[i] for pair in symbols] for i in (0, 1))
     try:
         log = Trajectory.from_symbols(
-            actions, observations, rewards=rewards and rewards[: len(symbols)], episode_starts=starts
+            actions,
+            observations,
+            rewards=rewards and rewards[: len(symbols)],
+            episode_starts=starts,
+            probabilities=probabilities and probabilities[: len(symbols)],
         )
     except DataError:  # two names that Unicode takes for one
         return

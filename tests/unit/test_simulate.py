@@ -16,7 +16,9 @@ ALPHA = 1e-6
 
 
 @pytest.mark.parametrize("emission", ["departure", "arrival"])
-@pytest.mark.parametrize("policy", [None, [0.2, 0.0, 0.8]])
+@pytest.mark.parametrize(
+    "policy", [None, [0.2, 0.0, 0.8], [[0.2, 0.0, 0.8], [0.1, 0.8, 0.1]] * 2 + [[0, 1, 0]]]
+)
 def test_equals_a_plain_loop(rng, emission, policy):
     model = naive.random_pomdp(rng, states=4, actions=3, observations=5, emission=emission, concentration=0.3)
     log = simulate(model, 100, episodes=3, policy=policy, rng=7)
@@ -68,6 +70,10 @@ def test_chunks_do_not_change_the_log(monkeypatch):
         ({"steps": 5, "policy": [0.5, 0.5]}, DataError),
         ({"steps": 5, "policy": [np.nan, 0.5, 0.5]}, DataError),
         ({"steps": 5, "policy": [0.5, 0.2, 0.2]}, DataError),
+        ({"steps": 5, "policy": [[0.5, 0.3, 0.2]]}, DataError),
+        ({"steps": 5, "policy": [[0.5, 0.3, 0.2], [0.5]]}, DataError),
+        ({"steps": 5, "policy": [[0.5, 0.3, 0.1]] * 6}, DataError),
+        ({"steps": 5, "policy": [[[0.5, 0.3, 0.2]]]}, DataError),
     ],
 )
 def test_requests_that_make_no_sense(options, error):

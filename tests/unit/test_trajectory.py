@@ -80,6 +80,13 @@ def test_what_is_no_code_is_refused(actions, message):
         ({"rewards": [1.0, np.nan]}, r"rewards\[1\] is nan"),
         ({"rewards": [np.inf, 0.0]}, r"rewards\[0\] is inf"),
         ({"rewards": ["1", "2"]}, "real numbers"),
+        ({"probabilities": [1.0]}, "actions 2, probabilities 1"),
+        ({"probabilities": [[1.0, 1.0]]}, "expected 1 dimensions"),
+        ({"probabilities": ["1", "1"]}, "real numbers"),
+        ({"probabilities": [1.0, np.nan]}, r"probabilities\[1\] is nan"),
+        ({"probabilities": [1.0, 0.0]}, r"probabilities\[1\] is 0.0; the action was taken"),
+        ({"probabilities": [-0.5, 2.0]}, r"probabilities\[0\] is -0.5; .* leave the probabilities out"),
+        ({"probabilities": [1.0, 1.5]}, r"probabilities\[1\] is 1.5; .*no percentage, no logarithm"),
         ({"action_names": ["a"]}, r"actions\[1\] is 1 but only 1"),
         ({"action_names": ["a", "a"]}, "stands twice"),
         ({"action_names": "ab"}, "sequence of text"),
@@ -132,12 +139,21 @@ def test_any_layout_of_the_same_codes_is_the_same_log(convert, tmp_path):
 
 
 def test_the_caller_keeps_his_arrays_and_cannot_reach_ours():
-    actions, rewards = CODES.copy(), np.arange(8.0)
-    log = log_of(actions, rewards=rewards, episode_starts=[0, 4])
-    actions[0], rewards[0] = 2, 99.0
+    actions, rewards, chances = CODES.copy(), np.arange(8.0), np.ones(8)
+    log = log_of(actions, rewards=rewards, episode_starts=[0, 4], probabilities=chances)
+    actions[0], rewards[0], chances[0] = 2, 99.0, 0.5
     assert log.actions[0] == 0
     assert log.rewards[0] == 0.0
-    for array in (log.actions, log.observations, log.rewards, log.episode_starts, log.episode_ends):
+    assert log.probabilities[0] == 1.0
+    assert "3 observations, rewards, probabilities)" in repr(log)
+    for array in (
+        log.actions,
+        log.observations,
+        log.rewards,
+        log.episode_starts,
+        log.episode_ends,
+        log.probabilities,
+    ):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 1
 
@@ -171,7 +187,8 @@ def test_symbols_that_look_alike_after_nfc_are_refused():
 
 
 def test_episodes_and_heads_are_logs_of_their_own():
-    log = log_of(CODES, rewards=np.arange(8.0), episode_starts=[0, 3, 4])
+    chances = np.arange(1, 9) / 8
+    log = log_of(CODES, rewards=np.arange(8.0), episode_starts=[0, 3, 4], probabilities=chances)
     assert log.episode_ends.tolist() == [3, 4, 8]
     assert log.episode(2) == Trajectory(
         actions=CODES[4:],
@@ -179,10 +196,12 @@ def test_episodes_and_heads_are_logs_of_their_own():
         action_names=log.action_names,
         observation_names=log.observation_names,
         rewards=np.arange(4.0, 8.0),
+        probabilities=chances[4:],
     )
     assert log.head(5).episode_starts.tolist() == [0, 3, 4]
     assert log.head(4).episode_starts.tolist() == [0, 3]
     assert log.head(4).actions.tolist() == CODES[:4].tolist()
+    assert log.head(4).probabilities.tolist() == [0.125, 0.25, 0.375, 0.5]
     assert log.head(100) == log
     assert len(log.head(0)) == 0
 
@@ -201,6 +220,7 @@ def test_the_empty_log_is_a_log():
         log_of([0, 1], observation_names=["a", "b"]),
         log_of([0, 1], rewards=[0.0, 0.0]),
         log_of([0, 1], episode_starts=[0, 1]),
+        log_of([0, 1], probabilities=[1.0, 1.0]),
         "log",
     ],
 )
@@ -219,12 +239,19 @@ def test_symbols_that_settle_the_reward_stay():
 
 
 def test_symbols_that_do_not_settle_the_reward_become_pairs():
-    log = log_of([0, 0, 0, 0], [0, 1, 0, 0], rewards=[5, -1, 2.5, 5], observation_names=["a", "b"])
+    log = log_of(
+        [0, 0, 0, 0],
+        [0, 1, 0, 0],
+        rewards=[5, -1, 2.5, 5],
+        observation_names=["a", "b"],
+        probabilities=[1, 0.5, 0.25, 1],
+    )
     assert log.symbol_rewards is None
     paired = log.with_reward_symbols()
     assert paired.observation_names == ("a|2.5", "a|5", "b|-1")
     assert paired.observations.tolist() == [1, 2, 0, 1]
     assert paired.symbol_rewards.tolist() == [2.5, 5.0, -1.0]
+    assert paired.probabilities.tolist() == [1.0, 0.5, 0.25, 1.0]
     assert paired.with_reward_symbols() is paired
 
 

@@ -30,6 +30,11 @@ def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
             click.option(
                 "--ignore-reward", is_flag=True, help="Leave the reward column out of what is learned."
             ),
+            click.option(
+                "--ignore-probability",
+                is_flag=True,
+                help="Leave the probability column out: actions did not depend on observations.",
+            ),
             click.option("--strict", is_flag=True, help="Refuse a log whose last line is cut off."),
         ]
     ):
@@ -105,8 +110,9 @@ def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def learn(log: Path, output: Path, no_newton: bool, refine: bool, seed: int | None, **options: Any) -> None:
     """Learn a POMDP from LOG, a CSV file with the columns action and observation.
 
-    Optional columns: reward (learned as part of the observation) and episode (no window of the log crosses
-    from one to the next). Actions must not depend on what was observed.
+    Optional columns: reward (learned as part of the observation), episode (no window of the log crosses
+    from one to the next) and probability (with which the action was chosen). Actions must not depend on what
+    was observed, unless their probabilities are given.
     """
     from unlatch.cli.render import console, print_diagnostics, print_partition
     from unlatch.files.models import save_model
@@ -166,4 +172,5 @@ def read(path: Path, options: dict[str, Any]) -> Any:
         missing=options.pop("missing"),
         strict=options.pop("strict"),
         reward=None if options.pop("ignore_reward") else "reward",
+        probability=None if options.pop("ignore_probability") else "probability",
     )

@@ -164,16 +164,21 @@ class POMDP:
         return frozen(np.einsum("ast,at->as", self.transitions, shown))
 
     def stationary(self, policy: ArrayLike | None = None) -> Floats:
-        """Long-run distribution of states under a memoryless policy (uniform by default).
+        """Long-run distribution of states under a policy (uniform by default): a probability for every action,
+        or (observations, actions) if actions are chosen by the last observation.
 
         Found by a linear solve, so a periodic chain is no trouble. If several classes of states
         are closed, each gets the mass that ``initial`` sends to it.
         """
         from unlatch import linalg
 
-        weights = checked_policy(policy, self.n_actions)
-        chain = np.einsum("a,ast->st", weights, self.transitions)
-        return frozen(linalg.stationary_distribution(chain, self.initial))
+        weights = checked_policy(policy, self.n_actions, self.n_observations)
+        if weights.ndim == 1:
+            chain = np.einsum("a,ast->st", weights, self.transitions)
+            return frozen(linalg.stationary_distribution(chain, self.initial))
+        second = np.einsum("s,aost->ot", self.initial, self.updates) / self.n_actions
+        joint = linalg.stationary_distribution(reactive_chain(self.updates, weights), second.ravel())
+        return frozen(joint.reshape(second.shape).sum(axis=0))
 
     def reordered(self, order: ArrayLike) -> POMDP:
         """The same model with new state ``i`` being the old state ``order[i]``."""
@@ -191,11 +196,28 @@ class POMDP:
         )
 
 
-def checked_policy(policy: ArrayLike | None, actions: int) -> Floats:
-    """A memoryless distribution over actions; uniform if None."""
+def checked_policy(policy: ArrayLike | None, actions: int, observations: int) -> Floats:
+    """A distribution over actions, or one for every last observation; uniform if None."""
     if policy is None:
         return frozen(np.full(actions, 1 / actions))
-    weights = distributions("policy", policy, ndim=1)
-    if weights.shape != (actions,):
-        raise DataError(f"policy: {weights.shape[0]} probabilities for {actions} actions")
+    try:
+        reactive = np.ndim(policy) == 2
+    except ValueError:  # rows of different lengths, of which the check below tells
+        reactive = False
+    weights = distributions("policy", policy, ndim=2 if reactive else 1)
+    if weights.shape not in ((actions,), (observations, actions)):
+        raise DataError(
+            f"policy: an array of shape {weights.shape}; give a probability for each of {actions} actions, or such a "
+            f"row for each of {observations} observations"
+        )
     return weights
+
+
+def reactive_chain(updates: Floats, policy: Floats) -> Floats:
+    """One step of the pair (last observation, state) if ``policy[o]`` chooses the action after observation ``o``.
+
+    A square matrix, row ``o * states + s``.
+    """
+    n_observations, size = updates.shape[1:3]
+    chain: Floats = np.einsum("oa,apst->ospt", policy, updates)
+    return chain.reshape(n_observations * size, n_observations * size)

@@ -17,6 +17,11 @@ from unlatch.errors import DataError, UsageError
 
 __all__ = ["Trajectory"]
 
+CHANCE_RANGE = (
+    "the action was taken, so its probability is above 0 and at most 1 (no percentage, no logarithm)"
+)
+"""Said of a probability outside its range, be it in an array or in a file."""
+
 
 @dataclass(frozen=True, eq=False)
 class Trajectory:
@@ -33,6 +38,9 @@ class Trajectory:
     episode_starts : array of int, optional
         Steps at which an episode begins, increasing, the first being 0. No window of the log and no
         belief crosses the start of an episode.
+    probabilities : array of float, shape (steps,), optional
+        The probability with which each action was chosen, given all that had been seen, by whatever chose it.
+        Needed where exploration depends on observations.
     """
 
     actions: Ints
@@ -41,6 +49,7 @@ class Trajectory:
     observation_names: tuple[str, ...] = None  # type: ignore[assignment]
     rewards: Floats | None = None
     episode_starts: Ints = None  # type: ignore[assignment]
+    probabilities: Floats | None = None
     diagnostics: Diagnostics = field(default_factory=Diagnostics)
 
     def __post_init__(self) -> None:
@@ -58,6 +67,8 @@ class Trajectory:
             same_length(actions=self.actions, rewards=rewards)
             object.__setattr__(self, "rewards", frozen(rewards))
         object.__setattr__(self, "episode_starts", _checked_starts(self.episode_starts, len(self.actions)))
+        if self.probabilities is not None:
+            object.__setattr__(self, "probabilities", _checked_chances(self.probabilities, self.actions))
 
     @classmethod
     def from_symbols(
@@ -67,6 +78,7 @@ class Trajectory:
         *,
         rewards: ArrayLike | None = None,
         episode_starts: ArrayLike | None = None,
+        probabilities: ArrayLike | None = None,
     ) -> Trajectory:
         """Build from text symbols; alphabets are what occurs, in sorted order."""
         coded = []
@@ -85,7 +97,7 @@ class Trajectory:
             table = np.array([rank[str(name)] for name in distinct], dtype=np.int64)
             coded.append((table[codes], tuple(names)))
         (a, a_names), (o, o_names) = coded
-        return cls(a, o, a_names, o_names, rewards, episode_starts)  # type: ignore[arg-type]
+        return cls(a, o, a_names, o_names, rewards, episode_starts, probabilities)  # type: ignore[arg-type]
 
     def __len__(self) -> int:
         return len(self.actions)
@@ -99,16 +111,18 @@ class Trajectory:
             and np.array_equal(self.actions, other.actions)
             and np.array_equal(self.observations, other.observations)
             and np.array_equal(self.episode_starts, other.episode_starts)
-            and (self.rewards is None) == (other.rewards is None)
-            and (self.rewards is None or np.array_equal(self.rewards, other.rewards))  # type: ignore[arg-type]
+            and _same_numbers(self.rewards, other.rewards)
+            and _same_numbers(self.probabilities, other.probabilities)
         )
 
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
+        extras = [name for name in ("rewards", "probabilities") if getattr(self, name) is not None]
+        listing = ", ".join([f"{len(self.observation_names)} observations", *extras])
         return (
             f"Trajectory({len(self)} steps, {self.n_episodes} episodes, {len(self.action_names)} actions, "
-            f"{len(self.observation_names)} observations{', rewards' if self.rewards is not None else ''})"
+            f"{listing})"
         )
 
     @property
@@ -141,6 +155,7 @@ class Trajectory:
             observation_names=self.observation_names,
             rewards=None if self.rewards is None else self.rewards[start:stop],
             episode_starts=np.append(0, inside - start) if stop > start else np.zeros(0, np.int64),
+            probabilities=None if self.probabilities is None else self.probabilities[start:stop],
         )
 
     @cached_property
@@ -178,6 +193,7 @@ class Trajectory:
             observation_names=tuple(names),
             rewards=self.rewards,
             episode_starts=self.episode_starts,
+            probabilities=self.probabilities,
             diagnostics=self.diagnostics,
         )
 
@@ -185,6 +201,12 @@ class Trajectory:
 def format_reward(value: float) -> str:
     """The shortest text that reads back as the same number, without a trailing ``.0``."""
     return repr(float(value)).removesuffix(".0")
+
+
+def _same_numbers(one: Floats | None, other: Floats | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return np.array_equal(one, other)
 
 
 def _sequence(value: object) -> NDArray[np.generic]:
@@ -246,3 +268,16 @@ def _checked_starts(starts: ArrayLike | None, steps: int) -> Ints:
     if array[0] != 0 or (np.diff(array) <= 0).any() or array[-1] >= max(steps, 1):
         raise DataError(f"episode_starts must begin at 0, increase, and stay below the {steps} steps")
     return frozen(array)
+
+
+def _checked_chances(value: ArrayLike, actions: Ints) -> Floats:
+    chances = finite_floats("probabilities", value, ndim=1)
+    same_length(actions=actions, probabilities=chances)
+    bad = (chances <= 0) | (chances > 1)
+    if bad.any():
+        place = int(np.argmax(bad))
+        raise DataError(
+            f"probabilities[{place}] is {float(chances[place])}; {CHANCE_RANGE}. Correct it, or leave the "
+            "probabilities out if actions did not depend on observations"
+        )
+    return frozen(chances)

@@ -16,20 +16,21 @@ __all__ = ["MAX_ROW_BYTES", "Columns", "checked_delimiter", "checked_roles", "fi
 MAX_ROW_BYTES = 1 << 20
 """Longest row that is taken for a row rather than for a missing line end or an unclosed quote."""
 
-_ROLES = ("action", "observation", "reward", "episode")
+_ROLES = ("action", "observation", "reward", "episode", "probability")
+_BY_POSITION = _ROLES[:4]
 _USUAL_DELIMITERS = (",", ";", "\t", "|")
 _SHOWN = 12
 
-Roles = tuple[str, str, str | None, str | None]
-"""The names of the columns that hold action, observation, reward and episode; None leaves one out."""
+Roles = tuple[str, str, str | None, str | None, str | None]
+"""The names of the columns that hold action, observation, reward, episode and probability; None leaves one out."""
 
 
 @dataclass(frozen=True)
 class Columns:
     """The fields of a row that are read.
 
-    ``wanted`` has the field of the action, the observation, the reward and the episode, -1 where there
-    is none; ``names`` what to call them in messages.
+    ``wanted`` has the field of the action, the observation, the reward, the episode and the probability, -1
+    where there is none; ``names`` what to call them in messages.
     """
 
     fields: int
@@ -38,12 +39,15 @@ class Columns:
     diagnostics: Diagnostics
 
 
-def checked_roles(action: str, observation: str, reward: str | None, episode: str | None) -> Roles:
+def checked_roles(
+    action: str, observation: str, reward: str | None, episode: str | None, probability: str | None
+) -> Roles:
     """Names of different columns."""
-    named = [role for role in (action, observation, reward, episode) if role is not None]
+    roles = action, observation, reward, episode, probability
+    named = [role for role in roles if role is not None]
     if len(set(named)) < len(named) or not all(isinstance(role, str) for role in (action, observation)):
-        raise UsageError(f"action, observation, reward and episode need a column each, got {named}")
-    return action, observation, reward, episode
+        raise UsageError(f"{', '.join(_ROLES)} need a column each, got {named}")
+    return roles
 
 
 def checked_delimiter(delimiter: str) -> str:
@@ -117,7 +121,7 @@ def _single_column(row: Sequence[str], delimiter: str, where: str) -> DataError:
 
 
 def _by_name(header: Sequence[str], roles: Roles, where: str) -> Columns:
-    """Columns by header; those of reward and episode may be absent under their usual names."""
+    """Columns by header; all but action and observation may be absent under their usual names."""
     twice = sorted(name for name, count in Counter(header).items() if count > 1)
     if twice:
         raise DataError(f"{where}: more than one column is called {_listing(twice)}; rename all but one")
@@ -137,10 +141,10 @@ def _by_name(header: Sequence[str], roles: Roles, where: str) -> Columns:
 
 def _by_position(row: Sequence[str], roles: Roles, where: str) -> Columns:
     """Columns of a file without header: action, observation, reward, episode, in this order."""
-    if len(row) > len(_ROLES):
+    if len(row) > len(_BY_POSITION):
         raise DataError(
-            f"{where}: {len(row)} columns without a header; only {', '.join(_ROLES)} are understood, in this "
-            "order. Give the file a header row"
+            f"{where}: {len(row)} columns without a header; only {', '.join(_BY_POSITION)} are understood, in "
+            "this order. Give the file a header row"
         )
     wanted = tuple(i if i < len(row) and role is not None else -1 for i, role in enumerate(roles))
     ignored = [f"number {i + 1}" for i in range(len(row)) if i not in wanted]

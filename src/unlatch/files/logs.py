@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
-from unlatch.arrays import Ints
+from unlatch.arrays import Floats, Ints
 from unlatch.core.alphabet import checked_name, refuse_continuous, sorted_names
 from unlatch.core.diagnostics import Diagnostics
 from unlatch.core.progress import report
@@ -42,6 +42,7 @@ def read_log(
     observation: str = "observation",
     reward: str | None = "reward",
     episode: str | None = "episode",
+    probability: str | None = "probability",
     header: bool = True,
     delimiter: str = ",",
     encoding: str = "utf-8",
@@ -55,9 +56,10 @@ def read_log(
     path : path of an ordinary file
     action, observation : str
         Names of the columns with the action and the observation that followed it.
-    reward, episode : str or None
-        Names of the columns with the reward and the episode, if there are any; None ignores a column that
-        is there. An episode begins where the text in its column changes.
+    reward, episode, probability : str or None
+        Names of the columns with the reward, the episode and the probability with which the action was chosen,
+        if there are any; None ignores a column that is there. An episode begins where the text in its column
+        changes.
     header : bool
         Whether the first row names the columns. If not, they are action, observation, reward, episode, in
         this order, of which the last two may be absent.
@@ -76,7 +78,7 @@ def read_log(
     """
     if missing not in get_args(Missing):
         raise UsageError(f"missing must be 'refuse' or 'split', got {missing!r}")
-    roles = checked_roles(action, observation, reward, episode)
+    roles = checked_roles(action, observation, reward, episode, probability)
     separator, codec = checked_delimiter(delimiter), checked_encoding(encoding)
     where = os.fsdecode(path)
     with reading(path) as (handle, size):
@@ -130,6 +132,8 @@ def _findings(steps: StepReader, missing: Missing, strict: bool) -> Diagnostics:
 
 
 def _trajectory(steps: StepReader, notes: Diagnostics) -> Trajectory:
+    from unlatch.files.steps import PROBABILITY, REWARD
+
     if steps.steps == 0:
         cut = "; its only row has no line end" if steps.truncated_line is not None else ""
         raise DataError(f"{steps.where}: 0 steps{cut}")
@@ -149,8 +153,9 @@ def _trajectory(steps: StepReader, notes: Diagnostics) -> Trajectory:
         observations=observations,
         action_names=action_names,
         observation_names=observation_names,
-        rewards=steps.rewards(),
+        rewards=steps.numbers(REWARD),
         episode_starts=steps.episode_starts(),
+        probabilities=steps.numbers(PROBABILITY),
         diagnostics=notes,
     )
 
@@ -189,14 +194,16 @@ def _noting_variants(notes: Diagnostics, names: Sequence[str], column: str) -> D
 def write_log(path: PathLike, log: Trajectory) -> None:
     """Write a log so that `read_log` gives it back, but for symbols that never occur; whole or not at all.
 
-    Columns are action and observation, then reward if the log has rewards and episode (0, 1, ...) if it has
-    more than one. Names that a spreadsheet would take for a formula are quoted.
+    Columns are action and observation, then reward if the log has rewards, episode (0, 1, ...) if it has
+    more than one and probability if it has probabilities. Names that a spreadsheet would take for a formula are
+    quoted.
     """
     if len(log) == 0:
         raise DataError(f"{os.fsdecode(path)}: a log of 0 steps cannot be written")
     header = ["action", "observation"]
     header += ["reward"] if log.rewards is not None else []
     header += ["episode"] if log.n_episodes > 1 else []
+    header += ["probability"] if log.probabilities is not None else []
     with atomic_writer(path) as handle:
         handle.write(",".join(header).encode() + b"\n")
         for begin in range(0, len(log), _STEPS_PER_CHUNK):
@@ -213,18 +220,28 @@ def _rows(log: Trajectory, begin: int, stop: int) -> memoryview:
         (log.actions[begin:stop], [_quoted(name) for name in log.action_names]),
         (log.observations[begin:stop], [_quoted(name) for name in log.observation_names]),
     ]
-    if log.rewards is not None:  # told apart by their bits, so that 0 and -0 stay what they are
-        bits, codes = np.unique(log.rewards[begin:stop].view(np.int64), return_inverse=True)
-        columns.append((codes, [format_reward(value) for value in bits.view(np.float64).tolist()]))
+    if log.rewards is not None:
+        columns.append(_distinct_numbers(log.rewards[begin:stop]))
     if log.n_episodes > 1:
         numbers = np.searchsorted(log.episode_starts, np.arange(begin, stop), side="right") - 1
         columns.append((numbers - numbers[0], [str(i) for i in range(numbers[0], numbers[-1] + 1)]))
+    if log.probabilities is not None:
+        columns.append(_distinct_numbers(log.probabilities[begin:stop]))
     cells, texts = _joined_columns(columns)
     arena = np.frombuffer(b"".join(texts), dtype=np.uint8)
     lengths = np.array([len(text) for text in texts])
     out = np.empty(int(lengths[cells].sum()), dtype=np.uint8)
     join_cells(cells, arena, np.append(0, np.cumsum(lengths)), out)
     return out.data
+
+
+def _distinct_numbers(values: Floats) -> tuple[Ints, list[str]]:
+    """The texts of the numbers that occur, and which of them stands where.
+
+    They are told apart by their bits, so that 0 and -0 stay what they are.
+    """
+    bits, codes = np.unique(values.view(np.int64), return_inverse=True)
+    return codes, [format_reward(value) for value in bits.view(np.float64).tolist()]
 
 
 def _joined_columns(columns: Sequence[tuple[Ints, list[str]]]) -> tuple[Ints, list[bytes]]:

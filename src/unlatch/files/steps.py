@@ -1,4 +1,4 @@
-"""The steps of a delimited file, block by block: only codes and rewards are kept, never the text."""
+"""The steps of a delimited file, block by block: only codes and numbers are kept, never the text."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from numpy.typing import NDArray
 from unlatch.arrays import Floats, Ints
 from unlatch.core.alphabet import MAX_SYMBOLS, refuse_continuous
 from unlatch.core.checks import MAX_NAME_BYTES
+from unlatch.core.trajectory import CHANCE_RANGE
 from unlatch.errors import DataError
 from unlatch.files.columns import MAX_ROW_BYTES, Columns
 from unlatch.kernels import text
 
-__all__ = ["ACTION", "EPISODE", "OBSERVATION", "REWARD", "StepReader", "SymbolTable"]
+__all__ = ["ACTION", "EPISODE", "OBSERVATION", "PROBABILITY", "REWARD", "StepReader", "SymbolTable"]
 
 Bytes = NDArray[np.uint8]
 Bounds = NDArray[np.int32]
 Codes = NDArray[np.unsignedinteger[Any]]
 
-ACTION, OBSERVATION, REWARD, EPISODE = range(4)
+ACTION, OBSERVATION, REWARD, EPISODE, PROBABILITY = range(5)
 
 _ROWS_PER_CALL = 1 << 16
 """So few that the positions of their cells stay in the processor's cache."""
@@ -33,6 +34,12 @@ _MAX_CELL_BYTES = 4 * MAX_NAME_BYTES
 
 _CODE = np.min_scalar_type(MAX_SYMBOLS)
 _NUMBER = re.compile(rb"[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?")
+
+_REMEDIES = {
+    REWARD: "correct it, or leave the rewards out with --ignore-reward (reward=None)",
+    PROBABILITY: "correct it, or leave the probabilities out with --ignore-probability (probability=None)",
+}
+"""What to do about a cell that should hold a number."""
 
 _WRONG_ROWS = {
     text.NUL: "a NUL byte; the file is damaged, or it is UTF-16: then --encoding utf-16",
@@ -92,11 +99,11 @@ class SymbolTable:
 
 @dataclass(frozen=True)
 class _Part:
-    """The steps of one call: their codes, their rewards if there are any, and which begin an episode."""
+    """The steps of one call: their codes, their numbers if there are any, and which begin an episode."""
 
     actions: Codes
     observations: Codes
-    rewards: Floats | None
+    numbers: dict[int, Floats]
     episode_starts: Ints
 
 
@@ -165,7 +172,7 @@ class StepReader:
         for column, field in enumerate(columns.wanted):
             if field >= 0:
                 self._column_of[field] = column
-        self._bounds = np.zeros((2, 4, _ROWS_PER_CALL), dtype=np.int32)
+        self._bounds = np.zeros((2, len(columns.wanted), _ROWS_PER_CALL), dtype=np.int32)
         self._lines = np.zeros(_ROWS_PER_CALL, dtype=np.int64)
         self._episode = -1
         self._parts: list[_Part] = []
@@ -193,9 +200,10 @@ class StepReader:
             done += len(codes)
         return result
 
-    def rewards(self) -> Floats | None:
-        rewards = [part.rewards for part in self._parts if part.rewards is not None]
-        return np.concatenate(rewards) if rewards else None
+    def numbers(self, column: int) -> Floats | None:
+        """The rewards or probabilities, if the file has them."""
+        numbers = [part.numbers[column] for part in self._parts if column in part.numbers]
+        return np.concatenate(numbers) if numbers else None
 
     def episode_starts(self) -> Ints:
         return np.concatenate([part.episode_starts for part in self._parts])
@@ -230,17 +238,19 @@ class StepReader:
         if len(kept) < rows:
             starts, ends = starts[:, kept], ends[:, kept]
         lines = self._lines[kept]
-        used = [column for column in range(4) if self.columns.wanted[column] >= 0]
+        used = [column for column, field in enumerate(self.columns.wanted) if field >= 0]
         if doubled:
             for column in used:
                 text.unquote(block, starts[column], ends[column])
         cells = {column: (block, starts[column], ends[column], lines) for column in used}
         actions = self._symbols(*cells[ACTION], ACTION).astype(_CODE)
         observations = self._symbols(*cells[OBSERVATION], OBSERVATION).astype(_CODE)
-        rewards = self._numbers(*cells[REWARD]) if REWARD in cells else None
+        numbers = {column: self._numbers(*cells[column], column) for column in _REMEDIES if column in cells}
+        if PROBABILITY in cells:
+            self._check_chances(numbers[PROBABILITY], lines)
         if EPISODE in cells:
             after_gap |= self._new_episodes(*cells[EPISODE])
-        self._parts.append(_Part(actions, observations, rewards, np.flatnonzero(after_gap) + self.steps))
+        self._parts.append(_Part(actions, observations, numbers, np.flatnonzero(after_gap) + self.steps))
         self.steps += len(kept)
 
     def _symbols(self, block: Bytes, starts: Bounds, ends: Bounds, lines: Ints, column: int) -> Ints:
@@ -270,7 +280,7 @@ class StepReader:
         self._episode = int(codes[-1]) if len(codes) else self._episode
         return rise > 0
 
-    def _numbers(self, block: Bytes, starts: Bounds, ends: Bounds, lines: Ints) -> Floats:
+    def _numbers(self, block: Bytes, starts: Bounds, ends: Bounds, lines: Ints, column: int) -> Floats:
         values = np.empty(len(starts))
         exact = np.empty(len(starts), dtype=np.bool_)
         text.read_decimals(block, starts, ends, values, exact)
@@ -283,10 +293,18 @@ class StepReader:
             if len(wrong):
                 shown = cells[wrong[0]][:40].decode(errors="replace")
                 raise DataError(
-                    f"{self._place(int(lines[left[wrong[0]]]), REWARD)}: {shown!r} is not a finite number; "
-                    "correct it, or leave the rewards out with --ignore-reward (reward=None)"
+                    f"{self._place(int(lines[left[wrong[0]]]), column)}: {shown!r} is not a finite number; "
+                    f"{_REMEDIES[column]}"
                 )
         return values
+
+    def _check_chances(self, chances: Floats, lines: Ints) -> None:
+        wrong = np.flatnonzero((chances <= 0) | (chances > 1))
+        if len(wrong):
+            raise DataError(
+                f"{self._place(int(lines[wrong[0]]), PROBABILITY)}: {float(chances[wrong[0]])}; {CHANCE_RANGE}; "
+                f"{_REMEDIES[PROBABILITY]}"
+            )
 
     def _place(self, line: int, column: int) -> str:
         return f"{self.where}, line {line}, column {self.columns.names[column]!r}"

@@ -90,12 +90,12 @@ def count_sorted_words(words, blocks, order, n_blocks):  # type: ignore[no-untyp
 
 @kernel
 def merge_tables(codes, counts, other_codes, other_counts):  # type: ignore[no-untyped-def]
-    """Union of two sorted tables; counts of equal windows add up."""
+    """Union of two sorted tables; counts of equal windows, or sums of weights, add up."""
     n_words = codes.shape[0]
     n, m = codes.shape[1], other_codes.shape[1]
     n_blocks = counts.shape[1]
     merged = np.empty((n_words, n + m), dtype=np.int64)
-    total = np.zeros((n + m, n_blocks), dtype=np.int64)
+    total = np.zeros((n + m, n_blocks), dtype=counts.dtype)
     i, j, row = 0, 0, 0
     while i < n or j < m:
         comparison = 0
@@ -122,6 +122,24 @@ def merge_tables(codes, counts, other_codes, other_counts):  # type: ignore[no-u
             j += 1
         row += 1
     return merged[:, :row].copy(), total[:row].copy()
+
+
+@kernel
+def add_weights(rows, probabilities, begins, lengths, blocks, length, sums, squares):  # type: ignore[no-untyped-def]
+    """Add the weight of every window to its row: one over the probability that its actions were chosen.
+
+    ``rows`` are those of the windows of `fill_keys`, in its order; ``sums`` (windows, blocks) receives the
+    weights, ``squares`` (windows, 1) their squares. A weight too large for a float becomes infinite.
+    """
+    position = 0
+    for i in range(begins.shape[0]):
+        for t in range(begins[i], begins[i] + lengths[i]):
+            weight = 1.0
+            for d in range(length):
+                weight /= probabilities[t + d]
+            sums[rows[position], blocks[i]] += weight
+            squares[rows[position], 0] += weight * weight
+            position += 1
 
 
 @kernel

@@ -1,4 +1,4 @@
-"""Sampling trajectories of a POMDP under a memoryless policy."""
+"""Sampling trajectories of a POMDP under a policy that knows the last observation."""
 
 from __future__ import annotations
 
@@ -50,17 +50,18 @@ def possible_outcomes(cumulative):  # type: ignore[no-untyped-def]
 
 @kernel
 def simulate_steps(  # type: ignore[no-untyped-def]
-    policy, transitions, observations, arrival, state, uniforms, out_actions, out_observations
+    policy, transitions, observations, arrival, state, row, uniforms, out_actions, out_observations
 ):
     """Fill the output arrays from ``state`` on; returns the state after the last step.
 
-    policy (A,), transitions (A, S, S) and observations (A, S, O) are cumulative along their last axis;
-    uniforms has three columns: for the action, the observation and the next state.
+    policy (rows, A), transitions (A, S, S) and observations (A, S, O) are cumulative along their last axis;
+    uniforms has three columns: for the action, the observation and the next state. ``row`` of the policy chooses
+    the first action, later ones are chosen by the row of the last observation.
     """
     moves, targets = possible_outcomes(transitions)
     shows, symbols = possible_outcomes(observations)
     for t in range(out_actions.shape[0]):
-        action = draw(policy, uniforms[t, 0])
+        action = draw(policy[row], uniforms[t, 0])
         k = 0
         while uniforms[t, 2] >= moves[action, state, k]:
             k += 1
@@ -71,5 +72,6 @@ def simulate_steps(  # type: ignore[no-untyped-def]
             k += 1
         out_actions[t] = action
         out_observations[t] = symbols[action, source, k]
+        row = out_observations[t]
         state = following
     return state

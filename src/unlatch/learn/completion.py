@@ -141,8 +141,7 @@ def _ordered(ascent: Ascent, log: Trajectory, emission: Emission) -> tuple[POMDP
         observation_names=log.observation_names,
         symbol_rewards=log.symbol_rewards,
     )
-    frequencies = np.bincount(log.actions, minlength=pomdp.n_actions) / len(log)
-    settled = replace(pomdp, initial=pomdp.stationary(frequencies))
+    settled = replace(pomdp, initial=_settled(pomdp, ascent.counts, log))
     order = canonical_order(settled.to_psr())
     chosen = settled if log.n_episodes == 1 else pomdp
     numbered = replace(chosen.reordered(order), state_names=pomdp.state_names)
@@ -153,6 +152,15 @@ def _ordered(ascent: Ascent, log: Trajectory, emission: Emission) -> tuple[POMDP
         log_likelihood=ascent.counts.log_likelihood,
     )
     return numbered, replace(ascent, parameters=parameters_of(numbered), counts=counts)
+
+
+def _settled(pomdp: POMDP, counts: ExpectedCounts, log: Trajectory) -> Floats:
+    """Where the process is in the long run, as it was explored; by the visits if actions reacted to observations."""
+    if log.probabilities is None:
+        return pomdp.stationary(np.bincount(log.actions, minlength=pomdp.n_actions) / len(log))
+    visits = counts.transitions.sum(axis=(0, 2))
+    result: Floats = visits / visits.sum()
+    return result
 
 
 # --- what distinguishes the states ---------------------------------------------------------------------

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +24,9 @@ BLOCKS = 1 << BLOCK_BITS
 _CHUNK = 1 << 24
 """Windows sorted at once: bounds the working memory whatever the length of the log."""
 
+_WEIGHED_AT_ONCE = 1 << 19
+"""Windows looked up by one call of a kernel: Ctrl-C waits for it."""
+
 _KEY_BITS = 62
 _MAX_LENGTH = 64
 
@@ -32,7 +36,10 @@ class WindowTable:
     """All windows of one length that occur, in lexicographic order, with counts per block.
 
     ``codes`` has shape (words, windows), ``counts`` (windows, blocks). Symbols are pairs
-    ``action * observations + observation``.
+    ``action * observations + observation``. Where the log says how probable each action was, ``weights``
+    (windows, blocks) has what the windows would count, up to a factor, had actions been chosen blindly and
+    uniformly: every occurrence weighs one over the probability of its actions. ``squares`` (windows, 1) sums the
+    squares of these weights.
     """
 
     length: int
@@ -40,6 +47,8 @@ class WindowTable:
     digits: int
     codes: Ints
     counts: Ints
+    weights: Floats | None = None
+    squares: Floats | None = None
 
     def __len__(self) -> int:
         return int(self.codes.shape[1])
@@ -48,6 +57,11 @@ class WindowTable:
     def totals(self) -> Ints:
         """Count of every window in the whole log."""
         return frozen(self.counts.sum(axis=1))
+
+    @property
+    def masses(self) -> Ints | Floats:
+        """What frequencies are taken of, per block: the weights if there are any, else the counts."""
+        return self.counts if self.weights is None else self.weights
 
     def symbols(self) -> Ints:
         """The windows spelled out, shape (windows, length)."""
@@ -90,21 +104,39 @@ class WindowTable:
         flat = groups.reshape(-1)
         return flat, int(flat.max()) + 1
 
+    def tries(self, n_observations: int) -> tuple[Ints, Floats]:
+        """Number of the action sequence of every window, and how often each sequence was tried.
+
+        Where windows are weighted that is the effective number of tries, (sum of weights)² / sum of squares: as many
+        equally weighted tries would be as noisy.
+        """
+        groups, size = self.action_groups(n_observations)
+        masses = self.masses.sum(axis=1)
+        tried = np.asarray(np.bincount(groups, weights=masses, minlength=size), dtype=np.float64)
+        if self.squares is None:
+            return groups, tried
+        norms = np.sqrt(np.bincount(groups, weights=self.squares[:, 0], minlength=size))
+        return groups, np.divide(tried, norms, out=np.zeros(size), where=norms > 0) ** 2
+
     def typical_tries(self, n_observations: int) -> float:
         """How often the action sequence of a random window of this length was tried."""
-        groups, size = self.action_groups(n_observations)
-        tried = np.bincount(groups, weights=self.totals, minlength=size)
+        _, tried = self.tries(n_observations)
         return float((tried**2).sum() / tried.sum())
 
     def merged(self, other: WindowTable) -> WindowTable:
         """Both tables in one; equal windows add up."""
         from unlatch.kernels.counting import merge_tables
 
+        def union(one: Any, another: Any) -> Any:
+            return None if one is None else merge_tables(self.codes, one, other.codes, another)[1]
+
         codes, counts = merge_tables(self.codes, self.counts, other.codes, other.counts)
-        return WindowTable(self.length, self.base, self.digits, codes, counts)
+        weights, squares = union(self.weights, other.weights), union(self.squares, other.squares)
+        return WindowTable(self.length, self.base, self.digits, codes, counts, weights, squares)
 
     def shortened(self) -> WindowTable:
-        """Windows without their last symbol; equal prefixes add up."""
+        """Windows without their last symbol; equal prefixes add up. Counts only: the weight of a window is not the
+        sum of those of its extensions."""
         from unlatch.kernels.counting import drop_last_symbol
 
         whole_word = (self.length - 1) % self.digits == 0
@@ -135,6 +167,11 @@ class SequenceCounts:
     @property
     def n_observations(self) -> int:
         return len(self.observation_names)
+
+    @property
+    def weighted(self) -> bool:
+        """Whether windows are weighted by the probabilities of their actions."""
+        return self.tables[0].weights is not None
 
     def table(self, length: int) -> WindowTable:
         """The windows of one length, from 1 to ``history_length + test_length``."""
@@ -172,6 +209,11 @@ class SequenceCounts:
                     f"counts cannot be merged: {field} differs ({getattr(self, field)} and "
                     f"{getattr(other, field)}); count both logs with the same lengths and alphabets"
                 )
+        if self.weighted != other.weighted:
+            raise DataError(
+                "counts cannot be merged: only one of the logs has probabilities; add them to the other (for blind "
+                "exploration, how often each action was taken), or count both without"
+            )
         return SequenceCounts(
             history_length=self.history_length,
             test_length=self.test_length,
@@ -204,7 +246,8 @@ def count_sequences(log: Trajectory, *, history_length: int, test_length: int) -
     """Count every window of up to ``history_length + test_length`` pairs.
 
     Windows never cross the start of an episode. Where rewards are logged, the symbol that is counted is
-    the pair (observation, reward).
+    the pair (observation, reward). Where the probabilities of actions are logged, windows are weighted by them
+    as well, so that actions may depend on observations.
 
     Parameters
     ----------
@@ -216,7 +259,8 @@ def count_sequences(log: Trajectory, *, history_length: int, test_length: int) -
     Notes
     -----
     The longest windows are sorted once; every shorter table follows from it by dropping the last symbol and
-    adding the one window per episode that has no longer extension.
+    adding the one window per episode that has no longer extension. Weights are added up in a second pass that
+    looks every window up.
     """
     if not isinstance(log, Trajectory):
         raise UsageError(
@@ -237,6 +281,10 @@ def count_sequences(log: Trajectory, *, history_length: int, test_length: int) -
     for length in range(longest - 1, 0, -1):
         tables.append(_shorter_table(tables[-1], log, symbols))
         report("counting", longest - length, longest)
+    if log.probabilities is not None:
+        for i, table in enumerate(tables):
+            tables[i] = _weighted(table, log.probabilities, log, symbols)
+            report("weighing", i + 1, longest)
     counts = SequenceCounts(
         history_length=history_length,
         test_length=test_length,
@@ -276,7 +324,7 @@ def _shorter_table(table: WindowTable, log: Trajectory, symbols: Ints) -> Window
 def _count_windows(log: Trajectory, symbols: Ints, length: int, base: int) -> WindowTable:
     table: WindowTable | None = None
     done = 0
-    for begins, sizes, blocks in _chunks(*_pieces(log, length)):
+    for begins, sizes, blocks in _chunks(*_pieces(log, length), _CHUNK):
         part = _count_pieces(symbols, begins, sizes, blocks, length, base)
         table = part if table is None else table.merged(part)
         done += int(sizes.sum())
@@ -296,15 +344,15 @@ def _pieces(log: Trajectory, length: int) -> tuple[Ints, Ints, Ints]:
     return begins[sizes > 0], sizes[sizes > 0], (begins * BLOCKS // len(log))[sizes > 0]
 
 
-def _chunks(begins: Ints, sizes: Ints, blocks: Ints) -> Iterator[tuple[Ints, Ints, Ints]]:
-    """Group pieces, cut where needed, into chunks of about ``_CHUNK`` windows, never twice as many."""
-    whole = np.maximum(-(-sizes // _CHUNK), 1)
+def _chunks(begins: Ints, sizes: Ints, blocks: Ints, largest: int) -> Iterator[tuple[Ints, Ints, Ints]]:
+    """Group pieces, cut where needed, into chunks of about ``largest`` windows, never twice as many."""
+    whole = np.maximum(-(-sizes // largest), 1)
     piece = np.repeat(np.arange(len(begins)), whole)
     nth = np.arange(len(piece)) - np.repeat(np.cumsum(whole) - whole, whole)
-    begins = begins[piece] + nth * _CHUNK
-    sizes = np.minimum(sizes[piece] - nth * _CHUNK, _CHUNK)
+    begins = begins[piece] + nth * largest
+    sizes = np.minimum(sizes[piece] - nth * largest, largest)
     blocks = blocks[piece]
-    chunk = (np.cumsum(sizes) - 1) // _CHUNK
+    chunk = (np.cumsum(sizes) - 1) // largest
     for number in np.unique(chunk):
         chosen = chunk == number
         yield begins[chosen], sizes[chosen], blocks[chosen]
@@ -316,22 +364,46 @@ def _count_pieces(
     from unlatch.kernels.counting import count_runs, count_sorted_words, fill_keys
 
     digits = digits_per_word(base)
-    n = int(sizes.sum())
     if length <= digits:
-        keys = np.empty(n, dtype=np.int64)
+        keys = np.empty(int(sizes.sum()), dtype=np.int64)
         fill_keys(symbols, begins, sizes, blocks, 0, length, base, BLOCK_BITS, keys)
         keys.sort()
         codes, counts = count_runs(keys, BLOCK_BITS)
         return WindowTable(length, base, digits, codes, counts)
-    words = np.empty((-(-length // digits), n), dtype=np.int64)
-    unblocked = np.zeros_like(blocks)
+    words = _words(symbols, begins, sizes, length, base)
+    order = np.lexsort(words[::-1])
+    codes, counts = count_sorted_words(words, np.repeat(blocks, sizes), order, BLOCKS)
+    return WindowTable(length, base, digits, codes, counts)
+
+
+def _words(symbols: Ints, begins: Ints, sizes: Ints, length: int, base: int) -> Ints:
+    """Keys of windows without their blocks, shape (words, windows)."""
+    from unlatch.kernels.counting import fill_keys
+
+    digits = digits_per_word(base)
+    words = np.empty((-(-length // digits), int(sizes.sum())), dtype=np.int64)
+    unblocked = np.zeros_like(begins)
     for w in range(len(words)):
         fill_keys(
             symbols, begins, sizes, unblocked, w * digits, min(digits, length - w * digits), base, 0, words[w]
         )
-    order = np.lexsort(words[::-1])
-    codes, counts = count_sorted_words(words, np.repeat(blocks, sizes), order, BLOCKS)
-    return WindowTable(length, base, digits, codes, counts)
+    return words
+
+
+def _weighted(table: WindowTable, probabilities: Floats, log: Trajectory, symbols: Ints) -> WindowTable:
+    """The table with the sums of the weights of its windows."""
+    from unlatch.kernels.counting import add_weights, locate
+
+    sums, squares = np.zeros((len(table), BLOCKS)), np.zeros((len(table), 1))
+    for begins, sizes, blocks in _chunks(*_pieces(log, table.length), _WEIGHED_AT_ONCE):
+        rows = locate(table.codes, _words(symbols, begins, sizes, table.length, table.base))
+        add_weights(rows, probabilities, begins, sizes, blocks, table.length, sums, squares)
+    if not np.isfinite(squares).all():
+        raise DataError(
+            f"the actions of {table.length} steps in a row were so improbable (down to {probabilities.min():.1e} "
+            "each) that their weight exceeds every number; leave out the episodes with such actions"
+        )
+    return replace(table, weights=frozen(sums), squares=frozen(squares))
 
 
 def digits_per_word(base: int) -> int:

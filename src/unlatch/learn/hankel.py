@@ -14,7 +14,7 @@ from unlatch import linalg
 from unlatch.arrays import Floats, Ints
 from unlatch.core.checks import frozen
 from unlatch.core.diagnostics import Diagnostics
-from unlatch.core.pomdp import POMDP, checked_policy
+from unlatch.core.pomdp import POMDP, checked_policy, reactive_chain
 from unlatch.core.psr import PSR
 from unlatch.errors import DataError, ResourceLimitError
 from unlatch.learn.counts import SequenceCounts, WindowTable, check_lengths
@@ -25,6 +25,9 @@ _MAX_ENTRIES = 200_000_000
 
 _FEW_TRIES = 100
 """Tries of an action below which its estimated rows are little more than noise."""
+
+_SURE = 5.0
+"""Standard errors beyond which a deviation is no chance."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,6 +115,7 @@ class HankelMatrix:
 def estimate_hankel(counts: SequenceCounts) -> HankelMatrix:
     """Relative frequencies: count of the window divided by the count of its action sequence.  # Eq. (4)
 
+    Weighted windows do not count one each but their weight, in both: as in a log whose actions were chosen blindly.
     Action sequences that never occur leave their entries at zero and are counted in ``diagnostics``.
     """
     histories = [counts.table(length) for length in range(1, counts.history_length)]
@@ -165,7 +169,7 @@ def estimate_hankel(counts: SequenceCounts) -> HankelMatrix:
         )
         for version in range(len(matrices))
     ]
-    notes = _untried_sequences(counts) + _rare_symbols(counts)
+    notes = _untried_sequences(counts) + _rare_symbols(counts) + _doubtful_probabilities(counts)
     return replace(versions[0], replicates=tuple(versions[1:]), diagnostics=notes)
 
 
@@ -199,8 +203,7 @@ class _Frequencies:
 
         The variance of a relative frequency goes with one over the tries, hence the square root.
         """
-        groups, n_groups = table.action_groups(self._n_observations)
-        tried = np.bincount(groups, weights=table.totals, minlength=n_groups)
+        groups, tried = table.tries(self._n_observations)
         typical = table.typical_tries(self._n_observations)
         result: Floats = np.sqrt(np.minimum(1.0, tried[groups] / (typical / 2)))
         return result
@@ -213,13 +216,15 @@ class _Frequencies:
 
     def _compute(self, table: WindowTable) -> list[Floats]:
         groups, n_groups = table.action_groups(self._n_observations)
-        tried = [np.bincount(groups, weights=block, minlength=n_groups) for block in table.counts.T]
+        blocks = table.masses.T
+        tried = [np.bincount(groups, weights=block, minlength=n_groups) for block in blocks]
         tried_in_all = np.sum(tried, axis=0)
-        whole = table.totals / tried_in_all[groups]
+        masses = table.masses.sum(axis=1)
+        whole = masses / tried_in_all[groups]
         result = [whole]
-        for block, tried_here in zip(table.counts.T, tried, strict=True):
+        for block, tried_here in zip(blocks, tried, strict=True):
             left = (tried_in_all - tried_here)[groups]
-            result.append(np.divide(table.totals - block, left, out=whole.copy(), where=left > 0))
+            result.append(np.divide(masses - block, left, out=whole.copy(), where=left > 0))
         return result
 
 
@@ -279,6 +284,29 @@ def _rare_symbols(counts: SequenceCounts) -> Diagnostics:
     return notes
 
 
+def _doubtful_probabilities(counts: SequenceCounts) -> Diagnostics:
+    """Actions whose weights do not average to one, as they do if every choice was as probable as the log says and no
+    action was ever impossible."""
+    table = counts.table(1)
+    if table.weights is None or table.squares is None:
+        return Diagnostics()
+    actions = table.codes[0] // counts.n_observations
+    windows = table.totals.sum()
+    averages = np.bincount(actions, weights=table.weights.sum(axis=1), minlength=counts.n_actions) / windows
+    errors = np.sqrt(np.bincount(actions, weights=table.squares[:, 0], minlength=counts.n_actions)) / windows
+    off = np.flatnonzero((averages > 0) & (np.abs(averages - 1) > _SURE * errors))
+    if off.size == 0:
+        return Diagnostics()
+    listing = ", ".join(f"{counts.action_names[a]} ({averages[a]:.3g} ± {errors[a]:.1g})" for a in off)
+    return Diagnostics().noting(
+        "doubtful_probabilities",
+        f"weights by the logged probabilities should average to one, but do not for {listing}: either the "
+        "probabilities are not those of the choices, or at times these actions were impossible; what is learned may "
+        "be biased",
+        averages={counts.action_names[a]: float(averages[a]) for a in off},
+    )
+
+
 def _untried_sequences(counts: SequenceCounts) -> Diagnostics:
     longest = counts.tables[-1]
     groups, _ = longest.action_groups(counts.n_observations)
@@ -308,8 +336,9 @@ def exact_hankel(
     model : POMDP or PSR
     history_length, test_length : int
         As in `count_sequences`.
-    policy : array, shape (actions,), optional
-        The exploration whose stationary distribution histories start from; uniform by default.
+    policy : array, shape (actions,) or (observations, actions), optional
+        The exploration whose stationary distribution histories start from, as in `simulate`; uniform by
+        default.
     """
     check_lengths(history_length, test_length)
     psr = model.to_psr()
@@ -345,7 +374,12 @@ def exact_hankel(
 def _stationary_start(model: POMDP | PSR, psr: PSR, policy: ArrayLike | None) -> Floats:
     if isinstance(model, POMDP):
         return model.stationary(policy)
-    weights = checked_policy(policy, psr.n_actions)
+    weights = checked_policy(policy, psr.n_actions, psr.n_observations)
+    if weights.ndim == 2:
+        chain = reactive_chain(psr.updates, weights)
+        joint = linalg.fixed_point(chain, np.tile(psr.final, psr.n_observations))
+        start: Floats = joint.reshape(psr.n_observations, psr.rank).sum(axis=0)
+        return start
     mean = np.einsum("a,aoij->ij", weights, psr.updates)
     return linalg.fixed_point(mean, psr.final)
 

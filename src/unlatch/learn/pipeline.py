@@ -115,7 +115,8 @@ def learn_pomdp(
     Parameters
     ----------
     log : Trajectory
-        Actions must not depend on what was observed: uniform, or any fixed distribution.
+        Actions must not depend on what was observed (uniform, or any fixed distribution), unless the log says with
+        which probability each was chosen.
     rank, rank_tolerance, max_rank, scaling
         The rank of the spectral model, or how to find it, and what the singular vectors are taken of; see
         `factorize`. A rank that is given also fixes the number of states of the refined model.

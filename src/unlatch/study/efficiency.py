@@ -192,6 +192,8 @@ def random_model(number: int) -> POMDP:
 
     Redrawn while the process does not visit all states or a state is visited less than once in 200 steps.
     """
+    from scipy.sparse.csgraph import connected_components
+
     rng = np.random.default_rng([number, 1_000_003])
     while True:
         states, actions, observations = (
@@ -203,9 +205,8 @@ def random_model(number: int) -> POMDP:
             observations=_rows(kind, (actions, states, observations), rng),
             initial=np.full(states, 1 / states),
         )
-        mean = model.transitions.mean(axis=0)
-        everywhere = bool((np.linalg.matrix_power(mean + np.eye(states), states) > 0).all())
-        if everywhere and model.stationary().min() > 0.005:
+        classes, _ = connected_components(model.transitions.mean(axis=0) > 0, connection="strong")
+        if classes == 1 and model.stationary().min() > 0.005:
             return model
 
 
