@@ -6,16 +6,19 @@ import numpy as np
 import pytest
 
 from unlatch import (
+    Trajectory,
     count_sequences,
     domains,
     estimate_hankel,
     exact_hankel,
     factorize,
+    find_similarity,
     fit_psr,
     linalg,
     simulate,
 )
 from unlatch.errors import DataError, NotLearnableError, UsageError
+from unlatch.study.metrics import three_step_transition_l1, true_partition
 
 SFR = exact_hankel(domains.sense_float_reset(3), history_length=3, test_length=2)
 TIGER = estimate_hankel(
@@ -83,7 +86,14 @@ def test_more_than_an_exact_matrix_holds(rank):
 
 @pytest.mark.parametrize(
     "options",
-    [{"rank": 0}, {"rank_tolerance": 0}, {"rank_tolerance": 1}, {"rank_tolerance": np.nan}, {"max_rank": 0}],
+    [
+        {"rank": 0},
+        {"rank_tolerance": 0},
+        {"rank_tolerance": 1},
+        {"rank_tolerance": np.nan},
+        {"max_rank": 0},
+        {"scaling": "x"},
+    ],
 )
 def test_options_that_make_no_sense(options):
     with pytest.raises(UsageError, match=next(iter(options))):
@@ -144,3 +154,36 @@ def test_replicates_share_the_basis():
 def test_factors_of_another_matrix_are_refused():
     with pytest.raises(DataError, match="another Hankel matrix"):
         fit_psr(TIGER, factorize(SFR, rng=0))
+
+
+def test_scaling_by_noise_lowers_the_error_and_leaves_the_values():
+    truth = domains.sense_float_reset(3)
+    errors = {"noise": [], "none": []}
+    for seed in range(6):
+        hankel = estimate_hankel(
+            count_sequences(simulate(truth, 20_000, rng=seed), history_length=3, test_length=2)
+        )
+        for scaling, found in errors.items():
+            factors = factorize(hankel, rank=3, scaling=scaling, rng=0)
+            psr = fit_psr(hankel, factors)
+            similarity = find_similarity(psr, min_singular_value=0.1, rng=0)
+            found.append(
+                three_step_transition_l1(psr.transformed(similarity.matrix), true_partition(truth)[1], truth)
+            )
+        assert np.array_equal(factors.singular_values, factorize(hankel, rank=3, rng=0).singular_values)
+    assert np.mean(errors["noise"]) < 0.9 * np.mean(errors["none"])
+
+
+def test_a_rare_history_does_not_outweigh_the_rest():
+    """One step in 5,000 shows a symbol of its own: scaled, it must not pass for a state."""
+    log = simulate(domains.tiger(), 20_000, rng=0)
+    observations = log.observations.copy()
+    observations[[5_000, 5_001, 10_000, 15_000]] = 6
+    odd = Trajectory(log.actions, observations, log.action_names, (*log.observation_names, "odd"))
+    hankel = estimate_hankel(count_sequences(odd, history_length=3, test_length=2))
+    plain = estimate_hankel(count_sequences(log, history_length=3, test_length=2))
+    rare = [i for i, label in enumerate(hankel.labels(hankel.histories)) if "odd" in str(label)]
+    assert rare
+    share = np.abs(factorize(hankel, rank=2, rng=0).left / hankel.history_scales[:, None])[rare].max()
+    assert share < 0.1
+    assert hankel.history_scales.max() < 3 * plain.history_scales.max()

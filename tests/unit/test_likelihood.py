@@ -13,9 +13,16 @@ from unlatch import POMDP, domains, simulate
 from unlatch.errors import UsageError
 from unlatch.learn.climb import SquareRoots, climb
 from unlatch.learn.evidence import weigh
-from unlatch.learn.expectation import Parameters, encoded_log, expected_counts, parameters_of
+from unlatch.learn.expectation import (
+    ExpectedCounts,
+    Parameters,
+    encoded_log,
+    expected_counts,
+    parameters_of,
+)
 from unlatch.learn.refinement import refine
 from unlatch.learn.search import (
+    cheapest_pairs,
     doubled_states,
     merged_states,
     opened,
@@ -228,3 +235,38 @@ def test_interruption_gives_the_best_model_so_far(moment: float, monkeypatch: py
     assert calls <= last + 2  # what is left of the work was not done
     assert np.isfinite(early.pomdp.log_likelihood(log))
     assert early.pomdp.n_states in (1, 2)
+
+
+def test_merging_costs_are_those_of_shared_rows() -> None:
+    rng = np.random.default_rng(0)
+    counts = ExpectedCounts(
+        initial=np.ones(4) / 4,
+        transitions=rng.gamma(0.5, 100.0, size=(2, 4, 4)),
+        observations=rng.gamma(0.5, 100.0, size=(2, 4, 3)),
+        log_likelihood=0.0,
+    )
+
+    def height(row: np.ndarray) -> float:
+        return float((row * np.log(row / row.sum())).sum())
+
+    def cost(i: int, j: int) -> float:
+        total = 0.0
+        for a in range(2):
+            shown = counts.observations[a]
+            total += height(shown[i]) + height(shown[j]) - height(shown[i] + shown[j])
+            moves = [
+                np.append(np.delete(counts.transitions[a, s], [i, j]), counts.transitions[a, s, [i, j]].sum())
+                for s in (i, j)
+            ]
+            total += height(moves[0]) + height(moves[1]) - height(moves[0] + moves[1])
+        return total
+
+    pairs = [(i, j) for i in range(4) for j in range(i + 1, 4)]
+    assert cheapest_pairs(counts) == sorted(pairs, key=lambda pair: cost(*pair))
+
+
+def test_a_rare_state_is_merged_before_two_common_ones_that_are_more_alike() -> None:
+    shown = np.array([[[5_000.0, 5_000.0], [4_500.0, 5_500.0], [4.0, 1.0]]])
+    moves = np.array([[[5_000.0, 4_998.0, 2.0], [5_000.0, 4_998.0, 2.0], [3.0, 2.0, 0.0]]])
+    counts = ExpectedCounts(initial=np.ones(3) / 3, transitions=moves, observations=shown, log_likelihood=0.0)
+    assert 2 in cheapest_pairs(counts)[0]

@@ -301,7 +301,7 @@ def merge_proposals(ascent: Ascent) -> Iterator[Parameters]:
     First all cheap pairs at once, then fewer and fewer of them, then the cheapest pairs one by one: after a
     doubling that did not pay every state has a twin, and merging twins singly would take long.
     """
-    pairs = _cheapest_pairs(ascent.counts)
+    pairs = cheapest_pairs(ascent.counts)
     visits = ascent.counts.observations.sum(axis=(0, 2))
     disjoint = _disjoint(pairs)
     size = len(disjoint)
@@ -312,7 +312,7 @@ def merge_proposals(ascent: Ascent) -> Iterator[Parameters]:
         yield merged_states(ascent.parameters, [pair], visits)
 
 
-def _cheapest_pairs(counts: ExpectedCounts) -> list[tuple[int, int]]:
+def cheapest_pairs(counts: ExpectedCounts) -> list[tuple[int, int]]:
     """All pairs of states, those first whose merging should cost the fewest nats.
 
     The cost is that of giving both states the same rows, were the hidden states known: rarely visited states are
