@@ -200,7 +200,7 @@ def _useless(_: Found) -> None:
         begun = time.perf_counter()
         try:
             result = unlatch.learn_pomdp(log, rng=0)
-            codes = ", ".join(note.code for note in result.diagnostics)
+            codes = ", ".join(note.name for note in result.diagnostics)
             text = f"{result.pomdp.n_states} states; notes: {codes or 'none'}"
         except UnlatchError as error:
             text = f"{type(error).__name__}: {error}"

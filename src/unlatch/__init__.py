@@ -38,6 +38,8 @@ _HOMES = {
     "factorize": "learn.factorization",
     "RankFactorization": "learn.factorization",
     "fit_psr": "learn.predictive",
+    "examine": "learn.examination",
+    "examine_model": "learn.examination",
     "find_similarity": "learn.similarity",
     "SimilarityTransform": "learn.similarity",
     "recover_pomdp": "learn.recovery",
@@ -86,6 +88,8 @@ if TYPE_CHECKING:
     from unlatch.learn.em import EMResult as EMResult
     from unlatch.learn.em import learn_em as learn_em
     from unlatch.learn.evidence import Evidence as Evidence
+    from unlatch.learn.examination import examine as examine
+    from unlatch.learn.examination import examine_model as examine_model
     from unlatch.learn.factorization import RankFactorization as RankFactorization
     from unlatch.learn.factorization import factorize as factorize
     from unlatch.learn.hankel import HankelMatrix as HankelMatrix

@@ -19,6 +19,7 @@ from unlatch.errors import NotLearnableError, NumericalError, UsageError
 from unlatch.learn.completion import Completion, complete
 from unlatch.learn.counts import BLOCKS, SequenceCounts, count_sequences
 from unlatch.learn.evidence import Evidence
+from unlatch.learn.examination import examine, examine_model, refuse_deterministic_policy
 from unlatch.learn.factorization import RankFactorization, Scaling, factorize
 from unlatch.learn.hankel import HankelMatrix, estimate_hankel
 from unlatch.learn.predictive import fit_psr
@@ -148,7 +149,7 @@ def learn_pomdp(
     NotLearnableError
         If the log is too short, or if the spectral stages and the likelihood agree on a number of states of which
         no action has a transition matrix of full rank: then nothing distinguishes the states. With ``states``
-        the most likely model comes back all the same.
+        the most likely model comes back all the same. Also if the last observation settles the action.
     """
     generator, seed = resolve_rng(rng)
     if not isinstance(log, Trajectory):
@@ -156,6 +157,7 @@ def learn_pomdp(
             f"expected a Trajectory, got {type(log).__name__}; build one from arrays, or use read_log"
         )
     _check_refinement(refine, states, rank, time_limit)
+    refuse_deterministic_policy(log)
     counts, hankel, factorization = factorize_log(
         log,
         rank=states if rank is None else rank,
@@ -198,7 +200,10 @@ def learn_pomdp(
             _refuse_if_agreed(refusal, factorization, found)
         result = _completed(result, found, hankel, factorization, refusal)
     assert result is not None  # a refusal without refinement was raised
-    return replace(result, counts=counts, seed=seed, diagnostics=log.diagnostics + result.diagnostics)
+    notes = log.diagnostics + examine(log) + result.diagnostics
+    if result.completion is not None:
+        notes = notes + examine_model(result.pomdp, log, counts=result.completion.ascent.counts)
+    return replace(result, counts=counts, seed=seed, diagnostics=notes)
 
 
 def _check_refinement(
