@@ -59,10 +59,11 @@ class _Events(NamedTuple):
 def drift_between_halves(log: Trajectory) -> Drift | None:
     """Compare the probabilities of observations, and of two in a row, given the actions, between the halves.
 
-    Where hidden states are alike but for their names, only how long they last may change, and all frequencies of two
-    observations a little; so that the observation stays the same is an event of its own. Each difference is divided by the scatter of its frequency between blocks, or by that of independent steps if
-    larger (Welch's test); the least of the p-values is multiplied by their number. None if the log is too short
-    to be divided, or nothing in it occurs often enough.
+    Where hidden states are alike but for their names, a change shows in how long they last, and spreads over many
+    frequencies; so it is an event of its own that the observation stays the same. Each difference is divided by the
+    scatter of its frequency between blocks, or by that of independent steps if larger (Welch's test); the least of
+    the p-values is multiplied by their number. None if the log is too short to be divided, or nothing in it occurs
+    often enough.
     """
     if len(log) < _BLOCKS * _SHORTEST:
         return None

@@ -77,13 +77,10 @@ def examine(log: Trajectory) -> Diagnostics:
     log = log.with_reward_symbols()
     if len(log) == 0:
         return Diagnostics()
-    return (
-        _constant_observations(log)
-        + _one_action(log)
-        + _actions_depend_on_observations(log)
-        + _drift(log)
-        + _repeated_log(log)
-    )
+    notes = _constant_observations(log) + _one_action(log) + _drift(log) + _repeated_log(log)
+    if "repeated_log" in notes:
+        return notes  # copies double every deviation: nothing that is tested by the number of steps could be trusted
+    return notes + _actions_depend_on_observations(log)
 
 
 def examine_model(pomdp: POMDP, log: Trajectory, *, counts: ExpectedCounts | None = None) -> Diagnostics:
@@ -259,7 +256,7 @@ def _repeated_log(log: Trajectory) -> Diagnostics:
         "repeated_log",
         f"{found.share:.0%} of the steps repeat earlier ones word for word, most often {found.distance} steps later, "
         "which chance would not do. Copies are no new evidence: errors look smaller than they are, and noise may "
-        "pass for states. Remove them",
+        "pass for states. Remove them, and examine the log again",
         **found._asdict(),
     )
 
@@ -290,9 +287,9 @@ def _several_classes(pomdp: POMDP, log: Trajectory, counts: ExpectedCounts | Non
     left = f", having left for good {told(transient)}" if passed else ""
     return Diagnostics().noting(
         "several_classes",
-        f"the log does not move freely between all states: it stays in {'; '.join(map(told, recurrent))}{left}. What it "
-        "entered or left once it says little about, and averages over it mix the classes. Learn from the parts apart, or "
-        "log many episodes",
+        f"the log does not move freely between all states: it stays in {'; '.join(map(told, recurrent))}{left}. "
+        "What it entered or left once it says little about, and averages over it mix the classes. Learn from the parts "
+        "apart, or log many episodes",
         recurrent=[named(states) for states in recurrent],
         transient=named(transient),
         shares=[float(visits[states].sum() / visits.sum()) for states in recurrent],
@@ -329,8 +326,11 @@ def _classes(counts: ExpectedCounts, visits: Floats, episodes: int) -> tuple[lis
 
 def _poor_fit(pomdp: POMDP, log: Trajectory) -> Diagnostics:
     found = misfit(pomdp, log)
-    if not found.impossible and (found.p_value >= _SIGNIFICANT or found.effect < _MISFIT):
-        return Diagnostics()
+    if not found.impossible:
+        if found.p_value >= _SIGNIFICANT or found.effect < _MISFIT:
+            return Diagnostics()
+        if repeated_steps(log).share >= _REPEATED:
+            return Diagnostics()  # copies double every deviation; they are noted before learning
     reason = (
         f"{found.impossible} of {found.steps} observations are impossible under it"
         if found.impossible
