@@ -23,7 +23,7 @@ from unlatch.learn.examination import examine, examine_model, refuse_determinist
 from unlatch.learn.factorization import RankFactorization, Scaling, factorize
 from unlatch.learn.hankel import HankelMatrix, estimate_hankel
 from unlatch.learn.predictive import fit_psr
-from unlatch.learn.recovery import read_off
+from unlatch.learn.recovery import REPAIRS, read_off
 from unlatch.learn.similarity import CellBasis, SimilarityTransform, find_similarity
 
 __all__ = ["LearnResult", "factorize_log", "learn_from_hankel", "learn_pomdp", "learn_psr"]
@@ -236,7 +236,10 @@ def _completed(
     refusal: NotLearnableError | NumericalError | None,
 ) -> LearnResult:
     """The result with the model that search and climb led to."""
-    notes = hankel.diagnostics + factorization.diagnostics if spectral is None else spectral.diagnostics
+    notes = hankel.diagnostics + factorization.diagnostics
+    if spectral is not None:  # what was repaired in its rows concerns no row of the result
+        kept = [note for note in spectral.diagnostics if note.name not in REPAIRS]
+        notes = notes + Diagnostics(tuple(kept))
     if refusal is not None:
         notes = notes.noting(
             "spectral_refused", f"the spectral stages gave no model, only the likelihood did: {refusal}"

@@ -14,9 +14,12 @@ from unlatch.errors import DataError, NumericalError
 from unlatch.learn.noise import jackknife_variance
 from unlatch.learn.similarity import SimilarityTransform
 
-__all__ = ["read_off", "recover_pomdp"]
+__all__ = ["REPAIRS", "read_off", "recover_pomdp"]
 
 _HETEROGENEOUS_SIGMAS = 6.0
+
+REPAIRS = ("projected_transitions", "projected_observations", "projected_initial", "undetermined_rows")
+"""Names of the notes about rows that were moved or filled in."""
 
 MAX_MOVED = 20.0
 """L1 distance to the simplex beyond which a row is not a noisy distribution but a failed computation."""

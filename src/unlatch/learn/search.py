@@ -252,18 +252,24 @@ def climb_or_open(start: Parameters, log: EncodedLog, **options: object) -> Asce
 
 
 def tidied(ascent: Ascent) -> Ascent:
-    """The model with entries that are not used set to zero, which costs next to nothing and makes passes cheap."""
-    counts = ascent.counts
-    used = (counts.initial, counts.transitions, counts.observations)
-    rows = [np.where(uses < _UNUSED, 0.0, old) for old, uses in zip(ascent.parameters, used, strict=True)]
-    sums = [new.sum(axis=-1, keepdims=True) for new in rows]
-    kept = [
-        np.where(
-            total > 0.5, new / np.where(total > 0, total, 1.0), old
-        )  # rows without visits stay as they are
-        for new, total, old in zip(rows, sums, ascent.parameters, strict=True)
-    ]
-    return replace(ascent, parameters=Parameters(*kept))
+    """The model with entries that are not used set to zero, which costs next to nothing and makes passes cheap.
+
+    Not so where episodes begin: a single episode uses that row once, and a small chance there may yet be the truth.
+    """
+    counts, old = ascent.counts, ascent.parameters
+    kept = old._replace(
+        transitions=_without_unused(old.transitions, counts.transitions),
+        observations=_without_unused(old.observations, counts.observations),
+    )
+    return replace(ascent, parameters=kept)
+
+
+def _without_unused(rows: Floats, uses: Floats) -> Floats:
+    """Rows without visits stay as they are."""
+    used = np.where(uses < _UNUSED, 0.0, rows)
+    total = used.sum(axis=-1, keepdims=True)
+    result: Floats = np.where(total > 0.5, used / np.where(total > 0, total, 1.0), rows)
+    return result
 
 
 def single_state(log: EncodedLog) -> Parameters:
