@@ -21,7 +21,7 @@ from unlatch.learn.evidence import SETTLED, Evidence, weigh
 from unlatch.learn.expectation import ExpectedCounts, Parameters, encoded_log, parameters_of
 from unlatch.learn.order import canonical_order
 from unlatch.learn.refinement import maximize
-from unlatch.learn.search import StateSearch, climb_or_open, opened, search_states
+from unlatch.learn.search import StateSearch, climb_or_open, opened, search_states, smoothed
 
 __all__ = ["Completion", "complete"]
 
@@ -117,10 +117,12 @@ def _with_states(
 def _on_all_data(
     parameters: Parameters, log: Trajectory, emission: Emission, deadline: float | None
 ) -> tuple[Ascent, int]:
-    """Zeros and a first climb on part of a long log, then the whole."""
-    ascent, zeros = maximize(
-        parameters, encoded_log(log.head(_FIRST_SAMPLE)), emission=emission, deadline=deadline
-    )
+    """Zeros and a first climb on part of a long log, then the whole.
+
+    The zeros of the search are opened again: they were set for speed, these for good.
+    """
+    sample = encoded_log(log.head(_FIRST_SAMPLE))
+    ascent, zeros = maximize(smoothed(parameters, sample), sample, emission=emission, deadline=deadline)
     if len(log) > _FIRST_SAMPLE and not ascent.interrupted:
         whole = encoded_log(log)
         ascent, _ = maximize(ascent.parameters, whole, emission=emission, zeros=False, deadline=deadline)

@@ -35,6 +35,9 @@ _USED = 0.5
 _UNUSED = 1e-3
 """Expected uses below which an entry of a candidate is dropped."""
 
+_SPARSE_FROM = 8
+"""States beyond which zeros make passes faster."""
+
 _STEPS_PER_STATE = 4_000
 _LEAST_SAMPLE = 20_000
 _LARGEST_SAMPLE = 300_000
@@ -214,7 +217,7 @@ class _Searcher:
         )
         if ascent.interrupted:
             raise KeyboardInterrupt
-        return tidied(ascent)
+        return tidied(ascent) if states > _SPARSE_FROM else ascent
 
     def _pruned(self, ascent: Ascent) -> Ascent:
         """Merge states while that improves the penalized likelihood.
@@ -254,7 +257,8 @@ def climb_or_open(start: Parameters, log: EncodedLog, **options: object) -> Asce
 def tidied(ascent: Ascent) -> Ascent:
     """The model with entries that are not used set to zero, which costs next to nothing and makes passes cheap.
 
-    Not so where episodes begin: a single episode uses that row once, and a small chance there may yet be the truth.
+    A zero never comes back, and may yet be wrong: what is learned in the end starts from a `smoothed` model. Where
+    episodes begin nothing is dropped: a single episode uses that row once.
     """
     counts, old = ascent.counts, ascent.parameters
     kept = old._replace(
