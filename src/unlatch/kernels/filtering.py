@@ -8,6 +8,19 @@ from unlatch.kernels._jit import kernel
 
 
 @kernel
+def move(belief, matrix, after):  # type: ignore[no-untyped-def]
+    """``after`` becomes ``belief @ matrix``."""
+    k = belief.shape[0]
+    for j in range(k):
+        after[j] = 0.0
+    for i in range(k):
+        weight = belief[i]
+        if weight != 0.0:
+            for j in range(k):
+                after[j] += weight * matrix[i, j]
+
+
+@kernel
 def filter_steps(updates, final, belief, actions, observations):  # type: ignore[no-untyped-def]
     """Advance ``belief`` (in place) through the steps, normalized after each.
 
@@ -19,13 +32,7 @@ def filter_steps(updates, final, belief, actions, observations):  # type: ignore
     total = 0.0
     for t in range(actions.shape[0]):
         matrix = updates[actions[t], observations[t]]
-        for j in range(k):
-            after[j] = 0.0
-        for i in range(k):
-            weight = belief[i]
-            if weight != 0.0:
-                for j in range(k):
-                    after[j] += weight * matrix[i, j]
+        move(belief, matrix, after)
         probability = 0.0
         for j in range(k):
             probability += after[j] * final[j]
@@ -58,13 +65,7 @@ def predict_steps(updates, shown, initial, anything, belief, begins, actions, ob
                 probability += belief[i] * shown[action, c, i]
             predicted[t, c] = probability
         matrix = updates[action, observations[t]]
-        for j in range(k):
-            after[j] = 0.0
-        for i in range(k):
-            weight = belief[i]
-            if weight != 0.0:
-                for j in range(k):
-                    after[j] += weight * matrix[i, j]
+        move(belief, matrix, after)
         total = 0.0
         for j in range(k):
             total += after[j]
