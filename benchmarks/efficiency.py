@@ -137,8 +137,8 @@ def _errors(found: Found) -> None:
         for column, bound in zip(ErrorBound._fields, bounds[case.system], strict=True):
             mean, error = mean_of(right, column)
             least = bound / np.sqrt(case.steps)
-            cells += [f"{mean:.2e} ± {error:.0e}", f"{mean / least:.2f}" if least > 0 else "bound 0"]
-            reference.append(f"{mean_of(right, f'best_{column}')[0] / least:.2f}" if least > 0 else "-")
+            cells += [f"{mean:.2e} ± {error:.0e}", f"{mean / least:.2f}" if least > 1e-9 else "bound 0"]
+            reference.append(f"{mean_of(right, f'best_{column}')[0] / least:.2f}" if least > 1e-9 else "-")
         print(
             f"| {case.system} | {case.steps:.0e} | {len(right)} of {len(rows)} | {' | '.join(cells)} | "
             f"{', '.join(reference)} |"

@@ -396,7 +396,7 @@ def _refuse_too_short(counts: SequenceCounts) -> None:
     if tries < BLOCKS:
         raise NotLearnableError(
             f"{counts.steps} steps are too few to tell states from noise: two actions in a row were tried about "
-            f"{tries:.0f} times, at least {BLOCKS} are needed. Log some {BLOCKS * counts.n_actions**2} steps or "
+            f"{tries:.1f} times, at least {BLOCKS} are needed. Log some {BLOCKS * counts.n_actions**2} steps or "
             "more, or fix the rank"
         )
 
