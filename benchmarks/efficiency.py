@@ -28,11 +28,11 @@ from unlatch.study.efficiency import (
     Case,
     build_efficiency_study,
     cases,
-    mean_of,
     paper_values,
     units_of,
 )
 from unlatch.study.runner import collect_rows, collect_seconds, run_units, write_table
+from unlatch.study.summary import statistics
 
 Rows = Sequence[Mapping[str, Any]]
 Found = dict[tuple[str, int], list[dict[str, Any]]]
@@ -135,10 +135,15 @@ def _errors(found: Found) -> None:
         cells = []
         reference = []
         for column, bound in zip(ErrorBound._fields, bounds[case.system], strict=True):
-            mean, error = mean_of(right, column)
+            found_here = statistics([row.get(column) for row in right])
+            mean, error = found_here.mean, found_here.standard_error
             least = bound / np.sqrt(case.steps)
             cells += [f"{mean:.2e} ± {error:.0e}", f"{mean / least:.2f}" if least > 1e-9 else "bound 0"]
-            reference.append(f"{mean_of(right, f'best_{column}')[0] / least:.2f}" if least > 1e-9 else "-")
+            reference.append(
+                f"{statistics([row.get(f'best_{column}') for row in right]).mean / least:.2f}"
+                if least > 1e-9
+                else "-"
+            )
         print(
             f"| {case.system} | {case.steps:.0e} | {len(right)} of {len(rows)} | {' | '.join(cells)} | "
             f"{', '.join(reference)} |"
@@ -170,7 +175,7 @@ def _paper(found: Found) -> None:
         right = [row for row in rows if row.get("states") == row["true_states"]]
         if not rows:
             continue
-        mean, _ = mean_of(right, value["measure"])
+        mean = statistics([row.get(value["measure"]) for row in right]).mean
         ratio = f"{value['paper'] / mean:.1f}" if mean > 1e-9 else ("-" if np.isnan(mean) else "exact")
         print(
             f"| {value['place']} | {value['system']} | {value['steps']:.0e} | {value['measure']} | "

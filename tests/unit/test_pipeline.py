@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from functools import partial
 
 import numpy as np
@@ -26,6 +27,7 @@ from unlatch import (
 )
 from unlatch.core.progress import listening
 from unlatch.errors import DataError, NotLearnableError, UsageError
+from unlatch.study.metrics import observation_l1_all
 
 learn_spectral = partial(learn_pomdp, refine=None)
 
@@ -351,3 +353,37 @@ def test_rewards_apart_from_observations_are_learned_as_pairs(tiger):
     assert set(result.pomdp.observation_names) == set(domains.tiger().observation_names)
     assert result.pomdp.log_likelihood(log) == pytest.approx(tiger.pomdp.log_likelihood(TIGER), abs=0.1)
     assert np.sort(result.pomdp.rewards[1]).tolist() == pytest.approx([-100, 10], abs=3)
+
+
+def same_wherever_one_was() -> POMDP:
+    """Every action leads where it leads from anywhere: two states show themselves, but no action has full rank."""
+    return POMDP(
+        transitions=[[[0.9, 0.1]] * 2, [[0.2, 0.8]] * 2],
+        observations=[[[0.9, 0.1], [0.2, 0.8]]] * 2,
+        initial=[0.5, 0.5],
+    )
+
+
+def test_without_a_full_rank_action_learning_is_refused_unless_the_states_are_given():
+    log = simulate(same_wherever_one_was(), 20_000, rng=0)
+    with pytest.raises(NotLearnableError, match="no action of full rank either; states=2 returns it"):
+        learn_pomdp(log, rng=0)
+    result = learn_pomdp(log, states=2, rng=0)
+    assert "no action has a transition matrix of full rank" in result.diagnostics["spectral_refused"].message
+    assert result.spectral is None
+    assert result.similarity is None
+    assert result.pomdp.log_likelihood(log) > same_wherever_one_was().log_likelihood(log)
+
+
+def test_likelihood_goes_on_where_the_spectral_stages_refuse():
+    """Actions that react to observations bias the frequencies, but not the likelihood."""
+    truth = domains.tiger()
+    policy = np.full((truth.n_observations, truth.n_actions), 0.15)
+    policy[np.arange(truth.n_observations), np.arange(truth.n_observations) % 3] = 0.7
+    log = dataclasses.replace(simulate(truth, 20_000, policy=policy, rng=0), probabilities=None)
+    with pytest.raises(NotLearnableError):
+        learn_spectral(log, rng=0)
+    result = learn_pomdp(log, rng=0)
+    assert result.rank == 2
+    assert "spectral_refused" in result.diagnostics
+    assert observation_l1_all(result.pomdp, truth) < 0.05

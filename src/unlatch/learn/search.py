@@ -346,23 +346,23 @@ def cheapest_pairs(counts: ExpectedCounts) -> list[tuple[int, int]]:
     The cost is that of giving both states the same rows, were the hidden states known: rarely visited states are
     cheap to merge even if their rows differ, often visited ones only if they agree.
     """
-    cost = _merging_costs(counts.observations, None)
-    cost += _merging_costs(counts.transitions, counts.transitions)
+    cost = _merging_costs(counts.observations)
+    cost += _merging_costs(counts.transitions, among_states=True)
     i, j = np.triu_indices(len(cost), 1)
     order = np.argsort(cost[i, j], kind="stable")
     return [(int(i[k]), int(j[k])) for k in order]
 
 
-def _merging_costs(counts: Floats, moves: Floats | None) -> Floats:
+def _merging_costs(counts: Floats, *, among_states: bool = False) -> Floats:
     """Nats lost by every two states (n, n) that share their rows of ``counts`` (actions, states, outcomes).
 
-    For transitions, the two states are also one as outcomes.
+    Where outcomes are states, the two are also one as outcomes.
     """
     n = counts.shape[1]
     costs = np.zeros((n, n))
     for i in range(n):
         mine, others = counts[:, i, None, :], counts
-        if moves is not None:
+        if among_states:
             mine, others = _pooled_outcomes(mine, others, i)
         apart = _row_likelihoods(np.broadcast_to(mine, others.shape)) + _row_likelihoods(others)
         costs[i] = (apart - _row_likelihoods(mine + others)).sum(axis=0)

@@ -6,7 +6,7 @@ maximum of the likelihood that is reached from the truth.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,10 +16,9 @@ from unlatch.arrays import Floats
 from unlatch.core.pomdp import POMDP
 from unlatch.domains import by_name
 from unlatch.errors import UsageError
-from unlatch.learn.climb import Ascent
 from unlatch.learn.pipeline import LearnResult, learn_pomdp
 from unlatch.learn.refinement import RefineResult, refine
-from unlatch.learn.search import free_parameters
+from unlatch.learn.search import penalized_likelihood
 from unlatch.simulation import simulate
 from unlatch.study.experiments import measure_model
 from unlatch.study.paper import curves, table_value
@@ -34,7 +33,6 @@ __all__ = [
     "build_efficiency_study",
     "cases",
     "learned",
-    "mean_of",
     "paper_values",
     "random_model",
     "system",
@@ -169,15 +167,11 @@ def _compare(row: Row, result: LearnResult, best: RefineResult, truth: POMDP, st
     row["spectral_states"] = result.spectral.n_states if result.spectral is not None else None
     row["evidence_gap"] = result.completion.evidence.gap
     row["log_likelihood_gap"] = ascent.log_likelihood - best.log_likelihood
-    row["penalized_gap"] = _penalized(ascent, steps) - _penalized(best.ascent, steps)
+    row["penalized_gap"] = penalized_likelihood(ascent, steps) - penalized_likelihood(best.ascent, steps)
     measure_model(row, result.pomdp, truth)
     reference: Row = {}
     measure_model(reference, best.pomdp, truth)
     row.update({f"best_{name}": reference[name] for name in ("observation_l1_all", "transition_l1")})
-
-
-def _penalized(ascent: Ascent, steps: int) -> float:
-    return ascent.log_likelihood - 0.5 * free_parameters(ascent) * float(np.log(steps))
 
 
 def system(name: str) -> POMDP:
@@ -267,12 +261,3 @@ def _table_values(table: str, states: int) -> list[float]:
         for power in range(1, 7)
     ]
     return [mean for mean in means if np.isfinite(mean)]
-
-
-def mean_of(rows: Sequence[Mapping[str, Any]], column: str) -> tuple[float, float]:
-    """Mean and standard error over the rows that have a value."""
-    values = np.array([row[column] for row in rows if row.get(column) is not None], dtype=float)
-    if values.size == 0:
-        return float("nan"), float("nan")
-    error = float(values.std(ddof=1) / np.sqrt(values.size)) if values.size > 1 else float("nan")
-    return float(values.mean()), error

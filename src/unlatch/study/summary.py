@@ -11,7 +11,17 @@ import numpy as np
 
 from unlatch.study import paper
 
-__all__ = ["CURVES", "Comparison", "Statistics", "compare", "group", "number", "paper_curve", "plus_minus"]
+__all__ = [
+    "CURVES",
+    "Comparison",
+    "Statistics",
+    "compare",
+    "group",
+    "number",
+    "paper_curve",
+    "plus_minus",
+    "statistics",
+]
 
 Row = Mapping[str, Any]
 
@@ -51,10 +61,11 @@ def group(rows: Iterable[Row], keys: Sequence[str], measure: str) -> dict[tuple[
     column = _COLUMNS.get(measure, measure)
     for row in rows:
         found.setdefault(tuple(row.get(key) for key in keys), []).append(row.get(column))
-    return {key: _statistics(values) for key, values in found.items()}
+    return {key: statistics(values) for key, values in found.items()}
 
 
-def _statistics(values: list[float | None]) -> Statistics:
+def statistics(values: Sequence[float | None]) -> Statistics:
+    """Of the values that are not None."""
     known = np.array([value for value in values if value is not None], dtype=float)
     if known.size == 0:
         return Statistics(math.nan, math.nan, 0, len(values))
