@@ -21,16 +21,9 @@ from unlatch.learn.expectation import (
     parameters_of,
 )
 from unlatch.learn.refinement import refine
-from unlatch.learn.search import (
-    cheapest_pairs,
-    doubled_states,
-    merged_states,
-    opened,
-    penalized_likelihood,
-    search_states,
-    single_state,
-    smoothed,
-)
+from unlatch.learn.search import cheapest_pairs, doubled_states, merged_states, search_states
+from unlatch.learn.starts import opened, single_state, smoothed
+from unlatch.learn.thrift import penalized_likelihood
 from unlatch.study.metrics import observation_l1_all, transition_l1
 
 

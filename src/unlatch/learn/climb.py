@@ -26,6 +26,10 @@ _MEMORY = 20
 _IMPOSSIBLE = 1e15
 _WARM_STEPS = 3
 
+_LOOK_BACK = 4
+_HOPE = 2.0
+"""A target is out of reach if twice the last gains, kept up for all passes that are left, would not reach it."""
+
 
 @dataclass(frozen=True, eq=False)
 class Ascent:
@@ -62,8 +66,8 @@ class Ascent:
         return len(self.parameters.initial)
 
 
-class _OutOfTime(Exception):
-    """Raised inside the optimizer to leave it."""
+class _Stop(Exception):
+    """Raised inside the optimizer to leave it: out of time, or without hope."""
 
 
 def climb(
@@ -74,6 +78,7 @@ def climb(
     evaluations: int = 300,
     gain_tolerance: float = 1e-4,
     gradient_tolerance: float = 1e-2,
+    target: float | None = None,
     deadline: float | None = None,
     on_step: Callable[[int, float], None] | None = None,
 ) -> Ascent:
@@ -89,6 +94,8 @@ def climb(
         Stop when an iteration gains fewer nats.
     gradient_tolerance : float
         Stop when no coordinate promises more than this many nats per standard error.
+    target : float, optional
+        Log-likelihood below which the result is of no use: the climb ends as soon as it cannot get there.
     deadline : float, optional
         Value of ``time.monotonic()`` after which the best so far is returned.
     on_step : callable, optional
@@ -99,7 +106,7 @@ def climb(
         counts = expected_counts(parameters, log, emission=emission)
         parameters = maximization(counts, parameters)
     roots = SquareRoots(parameters, counts)
-    search = _Search(roots, log, emission, evaluations, deadline, on_step)
+    search = _Search(roots, log, emission, evaluations, target, deadline, on_step)
     converged = search.run(gain_tolerance, gradient_tolerance)
     return Ascent(
         parameters=search.best_parameters,
@@ -179,12 +186,14 @@ class _Search:
         log: EncodedLog,
         emission: Emission,
         most: int,
+        target: float | None,
         deadline: float | None,
         on_step: Callable[[int, float], None] | None,
     ) -> None:
         self._roots, self._log, self._emission = roots, log, emission
-        self._most, self._deadline, self._on_step = most, deadline, on_step
+        self._most, self._target, self._deadline, self._on_step = most, target, deadline, on_step
         self.evaluations = 0
+        self._heights: list[float] = []
         self.interrupted = False
         self.best_parameters: Parameters
         self.best_counts: ExpectedCounts
@@ -204,7 +213,7 @@ class _Search:
         }
         try:
             found = minimize(self._negative, self._roots.start, jac=True, method="L-BFGS-B", options=options)
-        except _OutOfTime:
+        except _Stop:
             return False
         except KeyboardInterrupt:  # what was reached so far is worth keeping; the caller is told
             self.interrupted = True
@@ -213,8 +222,16 @@ class _Search:
 
     def _negative(self, coordinates: Floats) -> tuple[float, Floats]:
         if self._deadline is not None and time.monotonic() > self._deadline:
-            raise _OutOfTime
+            raise _Stop
+        if self._target is not None and not self._can_reach(self._target):
+            raise _Stop
         return self._evaluate(coordinates)
+
+    def _can_reach(self, target: float) -> bool:
+        if len(self._heights) <= _LOOK_BACK:
+            return True
+        pace = (self._heights[-1] - self._heights[-1 - _LOOK_BACK]) / _LOOK_BACK
+        return self._heights[-1] + _HOPE * pace * (self._most - self.evaluations) >= target
 
     def _evaluate(self, coordinates: Floats) -> tuple[float, Floats]:
         self.evaluations += 1
@@ -227,6 +244,7 @@ class _Search:
         if self.evaluations == 1 or counts.log_likelihood > self.best_counts.log_likelihood:
             self.best_parameters, self.best_counts = parameters, counts
             self.best_gradient = float(np.abs(slope).max())
+        self._heights.append(self.best_counts.log_likelihood)
         if self._on_step is not None:
             self._on_step(self.evaluations, counts.log_likelihood)
         return -counts.log_likelihood, -slope

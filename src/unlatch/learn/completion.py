@@ -21,7 +21,8 @@ from unlatch.learn.evidence import SETTLED, Evidence, weigh
 from unlatch.learn.expectation import ExpectedCounts, Parameters, encoded_log, parameters_of
 from unlatch.learn.order import canonical_order
 from unlatch.learn.refinement import maximize
-from unlatch.learn.search import StateSearch, climb_or_open, opened, search_states, smoothed
+from unlatch.learn.search import StateSearch, search_states
+from unlatch.learn.starts import climb_or_open, opened, smoothed
 
 __all__ = ["Completion", "complete"]
 
@@ -79,8 +80,8 @@ def complete(
         with suppress(KeyboardInterrupt):  # then the model of the search is the best so far
             ascent, zeros = _on_all_data(chosen.parameters, log, emission, deadline)
     pomdp, ascent = _ordered(ascent, log, emission)
-    search.note(chosen)
-    evidence = weigh(chosen.n_states, search.scores, search.steps, search.complete)
+    scores = {**search.scores, chosen.n_states: search.note(chosen)}
+    evidence = weigh(chosen.n_states, scores, search.steps, search.complete)
     actions = _full_rank_actions(pomdp, ascent)
     return Completion(
         pomdp=pomdp,

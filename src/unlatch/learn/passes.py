@@ -25,7 +25,7 @@ __all__ = ["Totals", "run_passes"]
 _WORK_PER_CALL = 1 << 27
 """Multiplications per kernel call: about a tenth of a second, so that Ctrl-C is answered soon."""
 
-_WORK_PER_THREAD = 1 << 21
+_WORK_PER_THREAD = 1 << 23
 """Multiplications below which a second thread costs more than it saves."""
 
 _KEPT_NUMBERS = 1 << 22

@@ -17,7 +17,8 @@ from unlatch.errors import BeliefCollapseError, UsageError
 from unlatch.learn.climb import Ascent, SquareRoots
 from unlatch.learn.expectation import EncodedLog, Parameters, encoded_log, expected_counts, parameters_of
 from unlatch.learn.information import information_matrix
-from unlatch.learn.search import climb_or_open, opened
+from unlatch.learn.starts import climb_or_open, opened
+from unlatch.learn.thrift import parameter_price, penalized_likelihood, thrifty
 
 __all__ = ["RefineResult", "refine"]
 
@@ -28,6 +29,9 @@ _MAX_INFORMATION = 150
 """Free entries up to which the information matrix is computed, at one pass over the log each."""
 
 _NEGLIGIBLE = 1e-9
+
+Entry = tuple[int, int]
+"""One probability of a model: which array (initial, transitions, observations), and its flat index there."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,38 +145,61 @@ def maximize(
 ) -> tuple[Ascent, int]:
     """The maximum near ``start`` and the number of entries set to zero on the way."""
 
-    def up(parameters: Parameters) -> Ascent:
+    def up(parameters: Parameters, target: float | None = None) -> Ascent:
         return climb_or_open(
             parameters,
             log,
             emission=emission,
             evaluations=evaluations,
+            target=target,
             deadline=deadline,
             on_step=lambda done, _: report("refining", min(done, evaluations), evaluations),
         )
 
     ascent = up(opened(start, log))
-    removed = 0
     if not zeros or ascent.interrupted:
-        return ascent, removed
+        return ascent, 0
+    open_entries = _positive(ascent)
     try:
-        for propose in (_rarely_used, _insignificant):
-            while deadline is None or time.monotonic() < deadline:
-                candidates = propose(ascent, log, emission)
-                simpler, count = _without(ascent, candidates, log, emission, up)
-                if count == 0:
-                    break
-                ascent, removed = simpler, removed + count
+        candidates = [_with_zeros(ascent, log, emission, deadline, up)]
+        saved = thrifty(ascent.parameters, log, emission)
+        if saved is not None and (deadline is None or time.monotonic() < deadline):
+            candidates.append(_with_zeros(up(saved, None), log, emission, deadline, up))
+        best = max(candidates, key=lambda candidate: penalized_likelihood(candidate, len(log)))
     except KeyboardInterrupt:
-        ascent = replace(ascent, converged=False, interrupted=True)
-    return ascent, removed
+        return replace(ascent, converged=False, interrupted=True), 0
+    return best, open_entries - _positive(best)
+
+
+def _positive(ascent: Ascent) -> int:
+    """Entries that are not zero."""
+    return sum(int(np.count_nonzero(rows)) for rows in ascent.parameters)
 
 
 # --- zeros -----------------------------------------------------------------------------------------------
 
 
-def _rarely_used(ascent: Ascent, log: EncodedLog, emission: Emission) -> list[tuple[int, int]]:
-    """Entries (flat index of the positive ones, by array) with the fewest expected uses, rarest first."""
+def _with_zeros(
+    ascent: Ascent,
+    log: EncodedLog,
+    emission: Emission,
+    deadline: float | None,
+    up: Callable[[Parameters, float | None], Ascent],
+) -> Ascent:
+    """Entries set to zero, those with the fewest uses first, as long as the penalized likelihood rises."""
+    refused: set[Entry] = set()
+    for propose in (_rarely_used, _insignificant):
+        while deadline is None or time.monotonic() < deadline:
+            candidates = [entry for entry in propose(ascent, log, emission) if entry not in refused]
+            ascent, dropped = _without(ascent, candidates, log, emission, up)
+            if not dropped:
+                break
+            refused |= set(candidates) - dropped
+    return ascent
+
+
+def _rarely_used(ascent: Ascent, log: EncodedLog, emission: Emission) -> list[Entry]:
+    """Entries with the fewest expected uses, rarest first."""
     found = []
     expected = (ascent.counts.initial, ascent.counts.transitions, ascent.counts.observations)
     for which, (rows, uses) in enumerate(zip(ascent.parameters, expected, strict=True)):
@@ -184,10 +211,12 @@ def _rarely_used(ascent: Ascent, log: EncodedLog, emission: Emission) -> list[tu
     return [(which, index) for _, which, index in sorted(found)]
 
 
-def _insignificant(ascent: Ascent, log: EncodedLog, emission: Emission) -> list[tuple[int, int]]:
+def _insignificant(ascent: Ascent, log: EncodedLog, emission: Emission) -> list[Entry]:
     """Entries whose removal should cost less than they are penalized for, by the information matrix.
 
-    In square-root coordinates an entry x with standard error e costs about (x / e)^2 / 2 nats to remove.
+    Near zero the likelihood is a parabola in the probability p, so that removing an entry with standard error e
+    costs about (p / e)^2 / 2 nats. In square-root coordinates p = x^2 has the error 2 x e(x): the cost is
+    (x / e(x))^2 / 8.
     """
     roots = SquareRoots(ascent.parameters, ascent.counts)
     size = len(roots.start)
@@ -197,8 +226,9 @@ def _insignificant(ascent: Ascent, log: EncodedLog, emission: Emission) -> list[
         roots, log, emission, on_step=lambda done, of: report("judging zeros", done, of)
     )
     covariance = linalg.inverse(information)
-    penalty = 0.5 * np.log(len(log))
-    worth = 0.5 * roots.start**2 / np.maximum(np.diag(covariance), 1e-300)
+    penalty = parameter_price(len(log))
+    halves = roots.start / 2
+    worth = 0.5 * halves**2 / np.maximum(np.diag(covariance), 1e-300)
     places = roots.places()
     order = np.argsort(worth)
     chosen: list[int] = []
@@ -208,7 +238,7 @@ def _insignificant(ascent: Ascent, log: EncodedLog, emission: Emission) -> list[
             continue
         together = [*chosen, int(i)]
         block = covariance[np.ix_(together, together)]
-        loss = 0.5 * roots.start[together] @ linalg.inverse(block) @ roots.start[together]
+        loss = 0.5 * halves[together] @ linalg.inverse(block) @ halves[together]
         if loss <= penalty * len(together):
             chosen = together
     return [places[i] for i in chosen]
@@ -216,31 +246,54 @@ def _insignificant(ascent: Ascent, log: EncodedLog, emission: Emission) -> list[
 
 def _without(
     ascent: Ascent,
-    candidates: list[tuple[int, int]],
+    candidates: list[Entry],
     log: EncodedLog,
     emission: Emission,
-    up: Callable[[Parameters], Ascent],
-) -> tuple[Ascent, int]:
-    """Remove as many candidates as pay, the first ones first; halve the number until it does."""
-    penalty = 0.5 * np.log(len(log))
-    count = len(candidates)
-    while count > 0:
-        simpler = _zeroed(ascent.parameters, candidates[:count])
-        if simpler is not None:
-            try:
-                expected_counts(simpler, log, emission=emission)
-                climbed = up(simpler)
-                if climbed.interrupted:
-                    raise KeyboardInterrupt
-            except BeliefCollapseError:
-                climbed = None
-            if climbed is not None and ascent.log_likelihood - climbed.log_likelihood < penalty * count:
-                return climbed, count
-        count //= 2
-    return ascent, 0
+    up: Callable[[Parameters, float | None], Ascent],
+) -> tuple[Ascent, set[Entry]]:
+    """Set candidates to zero where that pays; gives the model and the entries.
+
+    All are tried at once. A group that does not pay is tried again in two halves, so that a few entries that
+    are needed after all do not keep the others.
+    """
+    penalty = parameter_price(len(log))
+    dropped: set[Entry] = set()
+    groups = [candidates]
+    while groups:
+        group = groups.pop()
+        least = ascent.log_likelihood - penalty * len(group)
+        simpler = _climbed_without(ascent.parameters, group, least, log, emission, up)
+        if simpler is not None and simpler.log_likelihood > least:
+            ascent, dropped = simpler, dropped | set(group)
+        elif len(group) > 1:
+            middle = len(group) // 2
+            groups += [group[middle:], group[:middle]]
+    return ascent, dropped
 
 
-def _zeroed(parameters: Parameters, entries: list[tuple[int, int]]) -> Parameters | None:
+def _climbed_without(
+    parameters: Parameters,
+    entries: list[Entry],
+    least: float,
+    log: EncodedLog,
+    emission: Emission,
+    up: Callable[[Parameters, float | None], Ascent],
+) -> Ascent | None:
+    """The maximum without these entries, or None if the log is impossible without them."""
+    simpler = _zeroed(parameters, entries)
+    if simpler is None or not entries:
+        return None
+    try:
+        expected_counts(simpler, log, emission=emission)
+    except BeliefCollapseError:
+        return None
+    climbed = up(simpler, least)
+    if climbed.interrupted:
+        raise KeyboardInterrupt
+    return climbed
+
+
+def _zeroed(parameters: Parameters, entries: list[Entry]) -> Parameters | None:
     """The model with these entries zero, rows renormalized; None if a row would be empty."""
     arrays = [rows.copy() for rows in parameters]
     for which, index in entries:

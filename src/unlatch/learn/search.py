@@ -17,11 +17,12 @@ from unlatch.arrays import Floats
 from unlatch.core.pomdp import Emission
 from unlatch.core.progress import report
 from unlatch.core.trajectory import Trajectory
-from unlatch.errors import BeliefCollapseError
-from unlatch.learn.climb import Ascent, climb
+from unlatch.learn.climb import Ascent
 from unlatch.learn.expectation import EncodedLog, ExpectedCounts, Parameters, encoded_log
+from unlatch.learn.starts import climb_or_open, opened, single_state
+from unlatch.learn.thrift import free_parameters, parameter_price, penalized_likelihood
 
-__all__ = ["StateSearch", "free_parameters", "penalized_likelihood", "search_states"]
+__all__ = ["StateSearch", "search_states"]
 
 _STICKINESS = (0.9, 0.7, 0.5)
 """How persistent the new hidden bit starts out; the best of the three is kept."""
@@ -29,11 +30,11 @@ _STICKINESS = (0.9, 0.7, 0.5)
 _OBSERVATION_NOISE = 0.5
 _TRANSITION_NOISE = 0.2
 
-_USED = 0.5
-"""Expected uses below which an entry is not counted as a parameter."""
-
 _UNUSED = 1e-3
 """Expected uses below which an entry of a candidate is dropped."""
+
+_VISITED = 0.5
+"""Expected visits below which a state is there in name only."""
 
 _SPARSE_FROM = 8
 """States beyond which zeros make passes faster."""
@@ -51,20 +52,6 @@ _IMPROVEMENT = 0.5
 """Nats of penalized likelihood by which a round must improve to count as a success."""
 
 
-def free_parameters(ascent: Ascent) -> int:
-    """Numbers that the log had a say in: entries with expected uses, less one per row."""
-    total = 0
-    for rows in (ascent.counts.transitions, ascent.counts.observations):
-        used = (rows > _USED).sum(axis=-1)
-        total += int(np.maximum(used - 1, 0).sum())
-    return total
-
-
-def penalized_likelihood(ascent: Ascent, steps: int) -> float:
-    """Log-likelihood less half the logarithm of the steps for every free parameter (BIC, in nats)."""
-    return ascent.log_likelihood - 0.5 * free_parameters(ascent) * float(np.log(steps))
-
-
 @dataclass
 class StateSearch:
     """The outcome: the best model on the largest sample used, and the best of every state count seen there."""
@@ -78,9 +65,10 @@ class StateSearch:
     interrupted: bool = False
 
     def note(self, ascent: Ascent) -> float:
-        """Remember a model; returns its penalized likelihood."""
+        """Remember a model, unless some of its states are never visited; returns its penalized likelihood."""
         score = penalized_likelihood(ascent, self.steps)
-        if score > self.scores.get(ascent.n_states, -np.inf):
+        visits = ascent.counts.observations.sum(axis=(0, 2))
+        if visits.min() > _VISITED and score > self.scores.get(ascent.n_states, -np.inf):
             self.scores[ascent.n_states] = score
             self.models[ascent.n_states] = ascent
         return score
@@ -172,7 +160,7 @@ class _Searcher:
         ]
         promising = max(candidates, key=lambda ascent: ascent.log_likelihood)
         doubled = self._climb(promising.parameters, _DOUBLING_PASSES)
-        pruned = self._pruned(doubled)
+        pruned = max(self._pruned(doubled), self._one_more(doubled), key=state.note)
         after = state.note(pruned)
         state.rounds.append(
             f"{len(self._sample)} steps: {self._best.n_states} states doubled and pruned to {pruned.n_states}, "
@@ -182,6 +170,12 @@ class _Searcher:
         if after > before:
             state.best = pruned
         return grown
+
+    def _one_more(self, doubled: Ascent) -> Ascent:
+        """The doubled model merged to a single state more than the best: what the evidence is about."""
+        pairs = _disjoint(cheapest_pairs(doubled.counts))[: self._best.n_states - 1]
+        visits = doubled.counts.observations.sum(axis=(0, 2))
+        return self._climb(merged_states(doubled.parameters, pairs, visits), _DOUBLING_PASSES)
 
     # --- samples --------------------------------------------------------------------------------------
 
@@ -202,7 +196,7 @@ class _Searcher:
 
     # --- climbing and pruning ---------------------------------------------------------------------------
 
-    def _climb(self, start: Parameters, passes: int) -> Ascent:
+    def _climb(self, start: Parameters, passes: int, target: float | None = None) -> Ascent:
         if self._deadline is not None and time.monotonic() > self._deadline:
             raise _OutOfTime
         states = len(start.initial)
@@ -212,6 +206,7 @@ class _Searcher:
             emission=self._emission,
             evaluations=passes,
             gain_tolerance=0.02,
+            target=target,
             deadline=self._deadline,
             on_step=lambda done, _: report(f"searching ({states} states)", done, passes),
         )
@@ -222,20 +217,26 @@ class _Searcher:
     def _pruned(self, ascent: Ascent) -> Ascent:
         """Merge states while that improves the penalized likelihood.
 
-        A merge that costs next to nothing is taken at once. If none does, the best of the cheapest pairs is, so
-        that two states that the log tells apart are not merged merely because the model has too many.
+        A merge that costs no more than noise would gain is taken at once. If none does, the best of the cheapest
+        pairs is, so that two states that the log tells apart are not merged merely because the model has too many.
         """
         state = self.state
         assert state is not None
         current, score = ascent, state.note(ascent)
         while current.n_states > 1:
             best: Ascent | None = None
+            size = free_parameters(current)
             for proposal in merge_proposals(current):
-                merged = self._climb(proposal, _MERGING_PASSES)
-                removed = current.n_states - merged.n_states
+                removed = current.n_states - len(proposal.initial)
+                most_saved = (
+                    2 * size * removed / current.n_states
+                )  # of parameters; rows and columns of a state
+                target = score + (size - most_saved) * parameter_price(len(self._sample))
+                merged = self._climb(proposal, _MERGING_PASSES, target)
                 loss = current.log_likelihood - merged.log_likelihood
+                noise = max(removed * np.log(len(self._sample)), size - free_parameters(merged))
                 better = state.note(merged) > score
-                if better and loss < removed * np.log(len(self._sample)):
+                if better and loss < noise:
                     best = merged
                     break
                 if better and removed == 1 and (best is None or state.note(merged) > state.note(best)):
@@ -244,14 +245,6 @@ class _Searcher:
                 break
             current, score = best, state.note(best)
         return self._climb(current.parameters, _DOUBLING_PASSES)
-
-
-def climb_or_open(start: Parameters, log: EncodedLog, **options: object) -> Ascent:
-    """`climb`, from a model without the zeros of ``start`` if those make the log impossible."""
-    try:
-        return climb(start, log, **options)  # type: ignore[arg-type]
-    except BeliefCollapseError:
-        return climb(smoothed(start, log), log, **options)  # type: ignore[arg-type]
 
 
 def tidied(ascent: Ascent) -> Ascent:
@@ -274,37 +267,6 @@ def _without_unused(rows: Floats, uses: Floats) -> Floats:
     total = used.sum(axis=-1, keepdims=True)
     result: Floats = np.where(total > 0.5, used / np.where(total > 0, total, 1.0), rows)
     return result
-
-
-def single_state(log: EncodedLog) -> Parameters:
-    """The model without memory: every action's overall distribution."""
-    seen = log.seen + np.where(log.seen.sum(axis=1, keepdims=True) == 0, 1, 0)
-    return Parameters(
-        initial=np.ones(1),
-        transitions=np.ones((log.n_actions, 1, 1)),
-        observations=(seen / seen.sum(axis=1, keepdims=True))[:, None, :],
-    )
-
-
-def opened(parameters: Parameters, log: EncodedLog, weight: float = 1e-3) -> Parameters:
-    """The model with a little room for symbols that it gives no chance anywhere but that occur in the log."""
-    shown = parameters.observations.sum(axis=1)
-    new = (log.seen > 0) & (shown <= 0)
-    if not new.any():
-        return parameters
-    observations = parameters.observations + weight * new[:, None, :]
-    return parameters._replace(observations=observations / observations.sum(axis=-1, keepdims=True))
-
-
-def smoothed(parameters: Parameters, log: EncodedLog, weight: float = 1e-3) -> Parameters:
-    """The model mixed with a little of everything, so that no log is impossible."""
-    overall = single_state(log).observations
-    states = len(parameters.initial)
-    return Parameters(
-        initial=(1 - weight) * parameters.initial + weight / states,
-        transitions=(1 - weight) * parameters.transitions + weight / states,
-        observations=(1 - weight) * parameters.observations + weight * overall,
-    )
 
 
 def doubled_states(parameters: Parameters, stickiness: float, rng: np.random.Generator) -> Parameters:

@@ -18,7 +18,7 @@ from unlatch.domains import by_name
 from unlatch.errors import UsageError
 from unlatch.learn.pipeline import LearnResult, learn_pomdp
 from unlatch.learn.refinement import RefineResult, refine
-from unlatch.learn.search import penalized_likelihood
+from unlatch.learn.thrift import penalized_likelihood
 from unlatch.simulation import simulate
 from unlatch.study.experiments import measure_model
 from unlatch.study.paper import curves, table_value
