@@ -21,9 +21,10 @@ from unlatch.learn.expectation import (
     parameters_of,
 )
 from unlatch.learn.refinement import refine
-from unlatch.learn.search import cheapest_pairs, doubled_states, merged_states, search_states
+from unlatch.learn.search import StateSearch, cheapest_pairs, doubled_states, merged_states, search_states
 from unlatch.learn.starts import opened, single_state, smoothed
-from unlatch.learn.thrift import penalized_likelihood
+from unlatch.learn.thrift import free_parameters, penalized_likelihood, thrifty
+from unlatch.study.efficiency import random_model
 from unlatch.study.metrics import observation_l1_all, transition_l1
 
 
@@ -80,6 +81,73 @@ def test_climb_honors_its_deadline() -> None:
     ascent = climb(parameters_of(blurred(domains.noisy_hallway(), 0)), log, deadline=time.monotonic())
     assert not ascent.converged
     assert ascent.evaluations < 10
+
+
+def test_climb_gives_up_on_a_target_out_of_reach() -> None:
+    log = encoded_log(simulate(domains.noisy_hallway(), 20_000, rng=0))
+    start = parameters_of(blurred(domains.noisy_hallway(), 0))
+    free = climb(start, log)
+    within_reach = climb(start, log, target=free.log_likelihood - 1)
+    assert within_reach.log_likelihood >= free.log_likelihood - 1
+    hopeless = climb(start, log, target=free.log_likelihood + 10_000)
+    assert not hopeless.converged
+    assert hopeless.evaluations < free.evaluations / 2
+
+
+def test_a_parameter_is_an_entry_that_was_used_and_a_state_costs_one() -> None:
+    truth = domains.tmaze()
+    log = encoded_log(simulate(truth, 5_000, rng=3))
+    ascent = climb(parameters_of(truth), log)
+    rows = [*parameters_of(truth).transitions, *parameters_of(truth).observations]
+    expected = sum(int((row > 0).sum()) - 1 for matrix in rows for row in matrix) + truth.n_states - 1
+    assert free_parameters(ascent) == expected
+    assert penalized_likelihood(ascent, 5_000) == pytest.approx(
+        ascent.log_likelihood - 0.5 * expected * np.log(5_000)
+    )
+
+
+def test_thrift_closes_what_is_hardly_used_and_keeps_what_is_needed() -> None:
+    # one action; state 1 is entered three times in all, and only there the second symbol is seen
+    observations = np.zeros(3_000, dtype=np.int64)
+    observations[[500, 1_500, 2_500]] = 1
+    log = encoded_log(unlatch.Trajectory(np.zeros(3_000, dtype=np.int64), observations, ("a",), ("x", "y")))
+    start = Parameters(
+        initial=np.array([0.999, 0.001]),
+        transitions=np.array([[[0.99, 0.01], [0.9, 0.1]]]),
+        observations=np.array([[[0.999, 0.001], [0.01, 0.99]]]),
+    )
+    saved = thrifty(start, log)
+    assert saved is not None
+    counts = expected_counts(saved, log)  # possible: the way to the second symbol was opened again
+    assert counts.log_likelihood > -40
+    assert any((rows == 0).any() for rows in saved[1:])
+    assert thrifty(start, log, deadline=time.monotonic() - 1) is None
+
+
+def test_zeros_found_from_far_are_as_good_as_those_found_from_the_truth() -> None:
+    """The penalized likelihood of a sparse random model, from a start without a zero."""
+    truth = random_model(5)
+    log = simulate(truth, 30_000, rng=2)
+    reference = refine(truth, log).ascent
+    found = refine(blurred(truth, 3, weight=0.3), log)
+    assert found.converged
+    assert penalized_likelihood(found.ascent, 30_000) > penalized_likelihood(reference, 30_000) - 1
+    assert found.zeros > 50
+
+
+def test_a_state_that_is_never_visited_does_not_count_as_one_tried() -> None:
+    log = encoded_log(simulate(domains.tiger(), 500, rng=0))
+    alone = single_state(log)
+    twice = Parameters(
+        initial=np.array([1.0, 0.0]),
+        transitions=np.tile(np.array([[1.0, 0.0], [0.5, 0.5]]), (3, 1, 1)),
+        observations=np.repeat(alone.observations, 2, axis=1),
+    )
+    best = climb(alone, log)
+    search = StateSearch(best, len(log))
+    search.note(best)
+    search.note(climb(twice, log))
+    assert set(search.scores) == {1}
 
 
 @pytest.mark.parametrize("name", ["tiger", "tmaze", "sense-float-reset", "directional-hallway"])
@@ -218,7 +286,7 @@ def test_interruption_gives_the_best_model_so_far(moment: float, monkeypatch: py
             raise KeyboardInterrupt
         return expected_counts(*arguments, **options)  # type: ignore[arg-type]
 
-    for module in ("climb", "refinement", "information"):
+    for module in ("climb", "refinement", "information", "thrift"):
         monkeypatch.setattr(f"unlatch.learn.{module}.expected_counts", counted)
     whole = unlatch.learn_pomdp(log, rng=0)
     assert "interrupted" not in whole.diagnostics

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -18,12 +17,16 @@ from unlatch.learn.climb import Ascent, SquareRoots
 from unlatch.learn.expectation import EncodedLog, Parameters, encoded_log, expected_counts, parameters_of
 from unlatch.learn.information import information_matrix
 from unlatch.learn.starts import climb_or_open, opened
-from unlatch.learn.thrift import parameter_price, penalized_likelihood, thrifty
+from unlatch.learn.thrift import free_parameters, parameter_price, thrifty
 
 __all__ = ["RefineResult", "refine"]
 
 _RARELY_USED = 3.0
 """Expected uses below which an entry is tried as a zero at once, without asking for its standard error."""
+
+_DOUBT = 0.5
+"""Share of a parameter's price that an entry must be worth to stay. The whole price would be that of BIC, but closing
+an entry wrongly costs about three standard errors, and leaving one open wrongly costs less than one."""
 
 _MAX_INFORMATION = 150
 """Free entries up to which the information matrix is computed, at one pass over the log each."""
@@ -78,7 +81,7 @@ def refine(
     """Climb to the maximum of the likelihood from ``pomdp``.
 
     Zeros of ``pomdp`` stay zeros as long as they allow the log. With ``zeros``, entries are set to zero where the
-    penalized likelihood prefers it: an entry must be worth half the logarithm of the number of steps.
+    likelihood hardly suffers: to stay, an entry must be worth a quarter of the logarithm of the number of steps.
 
     Parameters
     ----------
@@ -143,32 +146,29 @@ def maximize(
     zeros: bool = True,
     deadline: float | None = None,
 ) -> tuple[Ascent, int]:
-    """The maximum near ``start`` and the number of entries set to zero on the way."""
+    """The maximum near ``start`` and the number of entries set to zero on the way.
 
-    def up(parameters: Parameters, target: float | None = None) -> Ascent:
-        return climb_or_open(
-            parameters,
-            log,
-            emission=emission,
-            evaluations=evaluations,
-            target=target,
-            deadline=deadline,
-            on_step=lambda done, _: report("refining", min(done, evaluations), evaluations),
-        )
-
-    ascent = up(opened(start, log))
+    Zeros are looked for in two ways, one by one from the maximum and by `thrifty`; the better model is taken.
+    """
+    maximizer = _Maximizer(log, emission, evaluations, deadline)
+    ascent = maximizer.climbed(opened(start, log))
     if not zeros or ascent.interrupted:
         return ascent, 0
-    open_entries = _positive(ascent)
+    best = ascent
     try:
-        candidates = [_with_zeros(ascent, log, emission, deadline, up)]
-        saved = thrifty(ascent.parameters, log, emission)
-        if saved is not None and (deadline is None or time.monotonic() < deadline):
-            candidates.append(_with_zeros(up(saved, None), log, emission, deadline, up))
-        best = max(candidates, key=lambda candidate: penalized_likelihood(candidate, len(log)))
+        best = maximizer.with_zeros(ascent)
+        saved = thrifty(ascent.parameters, log, emission=emission, deadline=deadline)
+        if saved is not None:
+            other = maximizer.with_zeros(maximizer.climbed(saved))
+            best = max(best, other, key=lambda found: found.log_likelihood - _worth(found, len(log)))
     except KeyboardInterrupt:
-        return replace(ascent, converged=False, interrupted=True), 0
-    return best, open_entries - _positive(best)
+        best = replace(best, converged=False, interrupted=True)
+    return best, _positive(ascent) - _positive(best)
+
+
+def _worth(ascent: Ascent, steps: int) -> float:
+    """What all parameters together must be worth."""
+    return _DOUBT * parameter_price(steps) * free_parameters(ascent)
 
 
 def _positive(ascent: Ascent) -> int:
@@ -176,26 +176,75 @@ def _positive(ascent: Ascent) -> int:
     return sum(int(np.count_nonzero(rows)) for rows in ascent.parameters)
 
 
+class _Maximizer:
+    """Climbs one log, and sets entries to zero where that pays."""
+
+    def __init__(self, log: EncodedLog, emission: Emission, evaluations: int, deadline: float | None) -> None:
+        self._log, self._emission = log, emission
+        self._evaluations, self._deadline = evaluations, deadline
+
+    def climbed(self, start: Parameters, target: float | None = None) -> Ascent:
+        most = self._evaluations
+        return climb_or_open(
+            start,
+            self._log,
+            emission=self._emission,
+            evaluations=most,
+            target=target,
+            deadline=self._deadline,
+            on_step=lambda done, _: report("refining", min(done, most), most),
+        )
+
+    def with_zeros(self, ascent: Ascent) -> Ascent:
+        """Entries set to zero as long as they are not worth their price, those with the fewest uses first."""
+        refused: set[Entry] = set()
+        for propose in (_rarely_used, _insignificant):
+            while self._deadline is None or time.monotonic() < self._deadline:
+                if ascent.interrupted:
+                    raise KeyboardInterrupt
+                candidates = [e for e in propose(ascent, self._log, self._emission) if e not in refused]
+                ascent, dropped = self._without(ascent, candidates)
+                if not dropped:
+                    break
+                refused |= set(candidates) - dropped
+        return ascent
+
+    def _without(self, ascent: Ascent, candidates: list[Entry]) -> tuple[Ascent, set[Entry]]:
+        """Set candidates to zero where that pays; gives the model and the entries.
+
+        All are tried at once. A group that does not pay is tried again in two halves, so that a few entries that
+        are needed after all do not keep the others.
+        """
+        price = _DOUBT * parameter_price(len(self._log))
+        dropped: set[Entry] = set()
+        groups = [candidates] if candidates else []
+        while groups:
+            group = groups.pop()
+            least = ascent.log_likelihood - price * len(group)
+            simpler = self._climbed_without(ascent, group, least)
+            if simpler is not None and simpler.log_likelihood > least:
+                ascent, dropped = simpler, dropped | set(group)
+            elif len(group) > 1:
+                middle = len(group) // 2
+                groups += [group[middle:], group[:middle]]
+        return ascent, dropped
+
+    def _climbed_without(self, ascent: Ascent, entries: list[Entry], least: float) -> Ascent | None:
+        """The maximum without these entries, or None if the log is impossible without them."""
+        simpler = _zeroed(ascent.parameters, entries)
+        if simpler is None:
+            return None
+        try:
+            expected_counts(simpler, self._log, emission=self._emission)
+        except BeliefCollapseError:
+            return None
+        climbed = self.climbed(simpler, least)
+        if climbed.interrupted:
+            raise KeyboardInterrupt
+        return climbed
+
+
 # --- zeros -----------------------------------------------------------------------------------------------
-
-
-def _with_zeros(
-    ascent: Ascent,
-    log: EncodedLog,
-    emission: Emission,
-    deadline: float | None,
-    up: Callable[[Parameters, float | None], Ascent],
-) -> Ascent:
-    """Entries set to zero, those with the fewest uses first, as long as the penalized likelihood rises."""
-    refused: set[Entry] = set()
-    for propose in (_rarely_used, _insignificant):
-        while deadline is None or time.monotonic() < deadline:
-            candidates = [entry for entry in propose(ascent, log, emission) if entry not in refused]
-            ascent, dropped = _without(ascent, candidates, log, emission, up)
-            if not dropped:
-                break
-            refused |= set(candidates) - dropped
-    return ascent
 
 
 def _rarely_used(ascent: Ascent, log: EncodedLog, emission: Emission) -> list[Entry]:
@@ -226,7 +275,7 @@ def _insignificant(ascent: Ascent, log: EncodedLog, emission: Emission) -> list[
         roots, log, emission, on_step=lambda done, of: report("judging zeros", done, of)
     )
     covariance = linalg.inverse(information)
-    penalty = parameter_price(len(log))
+    price = _DOUBT * parameter_price(len(log))
     halves = roots.start / 2
     worth = 0.5 * halves**2 / np.maximum(np.diag(covariance), 1e-300)
     places = roots.places()
@@ -234,63 +283,14 @@ def _insignificant(ascent: Ascent, log: EncodedLog, emission: Emission) -> list[
     chosen: list[int] = []
     for i in order:
         which, index = places[i]
-        if worth[i] > penalty or which == 0 or ascent.parameters[which].flat[index] > 0.5:
+        if worth[i] > price or which == 0 or ascent.parameters[which].flat[index] > 0.5:
             continue
         together = [*chosen, int(i)]
         block = covariance[np.ix_(together, together)]
         loss = 0.5 * halves[together] @ linalg.inverse(block) @ halves[together]
-        if loss <= penalty * len(together):
+        if loss <= price * len(together):
             chosen = together
     return [places[i] for i in chosen]
-
-
-def _without(
-    ascent: Ascent,
-    candidates: list[Entry],
-    log: EncodedLog,
-    emission: Emission,
-    up: Callable[[Parameters, float | None], Ascent],
-) -> tuple[Ascent, set[Entry]]:
-    """Set candidates to zero where that pays; gives the model and the entries.
-
-    All are tried at once. A group that does not pay is tried again in two halves, so that a few entries that
-    are needed after all do not keep the others.
-    """
-    penalty = parameter_price(len(log))
-    dropped: set[Entry] = set()
-    groups = [candidates]
-    while groups:
-        group = groups.pop()
-        least = ascent.log_likelihood - penalty * len(group)
-        simpler = _climbed_without(ascent.parameters, group, least, log, emission, up)
-        if simpler is not None and simpler.log_likelihood > least:
-            ascent, dropped = simpler, dropped | set(group)
-        elif len(group) > 1:
-            middle = len(group) // 2
-            groups += [group[middle:], group[:middle]]
-    return ascent, dropped
-
-
-def _climbed_without(
-    parameters: Parameters,
-    entries: list[Entry],
-    least: float,
-    log: EncodedLog,
-    emission: Emission,
-    up: Callable[[Parameters, float | None], Ascent],
-) -> Ascent | None:
-    """The maximum without these entries, or None if the log is impossible without them."""
-    simpler = _zeroed(parameters, entries)
-    if simpler is None or not entries:
-        return None
-    try:
-        expected_counts(simpler, log, emission=emission)
-    except BeliefCollapseError:
-        return None
-    climbed = up(simpler, least)
-    if climbed.interrupted:
-        raise KeyboardInterrupt
-    return climbed
 
 
 def _zeroed(parameters: Parameters, entries: list[Entry]) -> Parameters | None:

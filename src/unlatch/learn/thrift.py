@@ -7,10 +7,13 @@ charges every entry its price does.
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 
-from unlatch.arrays import Floats
+from unlatch.arrays import Flags, Floats
 from unlatch.core.pomdp import Emission
+from unlatch.core.progress import report
 from unlatch.errors import BeliefCollapseError
 from unlatch.learn.climb import Ascent
 from unlatch.learn.expectation import EncodedLog, Parameters, expected_counts
@@ -46,43 +49,61 @@ def parameter_price(steps: int) -> float:
     return 0.5 * float(np.log(steps))
 
 
-def thrifty(parameters: Parameters, log: EncodedLog, emission: Emission = "departure") -> Parameters | None:
-    """A model near this one with many zeros, to climb from; None if they make the log impossible.
+def thrifty(
+    parameters: Parameters,
+    log: EncodedLog,
+    *,
+    emission: Emission = "departure",
+    deadline: float | None = None,
+) -> Parameters | None:
+    """A model near this one with many zeros, to climb from; None if they make the log impossible or time is up.
 
     Every pass of EM takes the price of a parameter off the expected uses of each entry, which moves the model along
     the directions that the log leaves open to where entries vanish. What was closed and turns out to be needed
     is opened again.
     """
     price = parameter_price(len(log))
-    current = parameters
-    try:
-        for _ in range(_THRIFTY_PASSES):
+    current, needed = parameters, [np.zeros(rows.shape, dtype=bool) for rows in parameters]
+    for done in range(_THRIFTY_PASSES):
+        report("saving parameters", done, _THRIFTY_PASSES)
+        if deadline is not None and time.monotonic() > deadline:
+            return None
+        try:
             counts = expected_counts(current, log, emission=emission)
-            current = current._replace(
-                transitions=_charged(counts.transitions, current.transitions, price),
-                observations=_charged(counts.observations, current.observations, price),
-            )
-        ajar = smoothed(current, log, _AJAR)
-        uses = expected_counts(ajar, log, emission=emission)
+        except BeliefCollapseError:
+            current, needed = _reopened(current, parameters, needed, log, emission)
+            continue
+        current = current._replace(
+            transitions=_charged(counts.transitions, current.transitions, price, needed[1]),
+            observations=_charged(counts.observations, current.observations, price, needed[2]),
+        )
+    current, _ = _reopened(current, parameters, needed, log, emission)
+    try:
+        expected_counts(current, log, emission=emission)
     except BeliefCollapseError:
         return None
-    return current._replace(
-        transitions=_reopened(current.transitions, parameters.transitions, uses.transitions),
-        observations=_reopened(current.observations, parameters.observations, uses.observations),
-    )
+    return current
 
 
-def _charged(uses: Floats, previous: Floats, price: float) -> Floats:
+def _charged(uses: Floats, previous: Floats, price: float, free: Flags) -> Floats:
     """Rows in proportion to the uses less their price; a row that cannot pay stays as it is."""
-    left = np.maximum(uses - price, 0.0)
+    left = np.where(free, uses, np.maximum(uses - price, 0.0))
     total = left.sum(axis=-1, keepdims=True)
     result: Floats = np.where(total > 0, left / np.where(total > 0, total, 1.0), previous)
     return result
 
 
-def _reopened(rows: Floats, before: Floats, uses: Floats) -> Floats:
-    """Rows with the entries that are used although they are next to impossible as they were before."""
-    needed = (rows <= 0) & (before > 0) & (uses > _USED)
-    opened: Floats = np.where(needed, before, rows)
-    result: Floats = opened / opened.sum(axis=-1, keepdims=True)
-    return result
+def _reopened(
+    current: Parameters, before: Parameters, needed: list[Flags], log: EncodedLog, emission: Emission
+) -> tuple[Parameters, list[Flags]]:
+    """The model with those entries as they were before that are used even where they are next to impossible."""
+    counts = expected_counts(smoothed(current, log, _AJAR), log, emission=emission)
+    uses = (counts.initial, counts.transitions, counts.observations)
+    needed = [
+        known | ((rows <= 0) & (old > 0) & (used > _USED))
+        for known, rows, old, used in zip(needed, current, before, uses, strict=True)
+    ]
+    opened = [
+        np.where(n & (rows <= 0), old, rows) for n, rows, old in zip(needed, current, before, strict=True)
+    ]
+    return Parameters(*(rows / rows.sum(axis=-1, keepdims=True) for rows in opened)), needed
