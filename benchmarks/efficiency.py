@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -154,33 +155,67 @@ def _random(found: Found) -> None:
     rows = [row for case in GROUPS["random"] for row in found.get((case.system, case.steps), [])]
     right = [row for row in rows if row.get("states") == row["true_states"]]
     near = [row for row in right if row["log_likelihood_gap"] > -1]
+    seconds = [row["seconds"] for row in rows if row["seconds"] is not None]
     print(
-        f"right number of states in {len(right)} of {len(rows)}; of those within 1 nat of the maximum: {len(near)}"
+        f"right number of states in {len(right)} of {len(rows)}; of those within 1 nat of the maximum: {len(near)}; "
+        f"median seconds {np.median(seconds or [np.nan]):.0f}\n"
     )
-    print("\n| model | true states | found | outcome | nats above the maximum from the truth | penalized |")
+    others = {row["unit"]: _verdict(row) for row in rows if row not in near}
+    for verdict, count in Counter(others.values()).most_common():
+        print(f"- {verdict}: {count}")
+    print("\n| model | true states | found | nats above the maximum from the truth | penalized | verdict |")
     print("|---|---|---|---|---|---|")
     for row in rows:
-        if row not in near:
+        if row["unit"] in others:
             print(
-                f"| {row['system']} | {row['true_states']} | {row.get('states')} | {row['outcome']} | "
-                f"{_shown(row.get('log_likelihood_gap'))} | {_shown(row.get('penalized_gap'))} |"
+                f"| {row['system']} | {row['true_states']} | {row.get('states')} | "
+                f"{_shown(row.get('log_likelihood_gap'))} | {_shown(row.get('penalized_gap'))} | "
+                f"{others[row['unit']]} |"
             )
 
 
+def _verdict(row: dict[str, Any]) -> str:
+    """Why a model is not the one that the climb from the truth finds."""
+    if row["outcome"] != "ok":
+        return str(row["outcome"])
+    preferred = row["penalized_gap"] > -1
+    if row["states"] == row["true_states"]:
+        return "right count, other zeros that cost no more" if preferred else "right count, a lesser maximum"
+    kind = "fewer" if row["states"] < row["true_states"] else "more"
+    return f"{kind} states, preferred by the log" if preferred else f"{kind} states, missed by the search"
+
+
 def _paper(found: Found) -> None:
-    print("| place | system | steps | measure | ours (seeds with the right count) | paper | paper ÷ ours |")
-    print("|---|---|---|---|---|---|---|")
+    points: dict[tuple[str, str, str], list[float]] = {}
+    lines = []
     for value in paper_values():
         rows = found.get((value["system"], value["steps"]), [])
         right = [row for row in rows if row.get("states") == row["true_states"]]
         if not rows:
             continue
         mean = statistics([row.get(value["measure"]) for row in right]).mean
-        ratio = f"{value['paper'] / mean:.1f}" if mean > 1e-9 else ("-" if np.isnan(mean) else "exact")
-        print(
+        ratio = np.inf if mean <= 1e-9 else value["paper"] / mean
+        points.setdefault((value["place"], value["system"], value["measure"]), []).append(ratio)
+        lines.append(
             f"| {value['place']} | {value['system']} | {value['steps']:.0e} | {value['measure']} | "
-            f"{mean:.2e} ({len(right)} of {len(rows)}) | {value['paper']:.2e} | {ratio} |"
+            f"{mean:.2e} ({len(right)} of {len(rows)}) | {value['paper']:.2e} | {_ratio(ratio)} |"
         )
+    print("paper ÷ ours, over the numbers of steps of each panel:\n")
+    print("| place | system | measure | points | smallest | median | largest | no right count |")
+    print("|---|---|---|---|---|---|---|---|")
+    for (place, system, measure), ratios in points.items():
+        known = [ratio for ratio in ratios if not np.isnan(ratio)]
+        span = [_ratio(f(known)) for f in (np.min, np.median, np.max)] if known else ["-"] * 3
+        print(
+            f"| {place} | {system} | {measure} | {len(ratios)} | {' | '.join(span)} | {len(ratios) - len(known)} |"
+        )
+    print("\n| place | system | steps | measure | ours (logs with the right count) | paper | paper ÷ ours |")
+    print("|---|---|---|---|---|---|---|")
+    print("\n".join(lines))
+
+
+def _ratio(ratio: float) -> str:
+    return "-" if np.isnan(ratio) else "exact" if np.isinf(ratio) else f"{ratio:.1f}"
 
 
 def _largest(found: Found) -> None:

@@ -228,10 +228,8 @@ class _Searcher:
             size = free_parameters(current)
             for proposal in merge_proposals(current):
                 removed = current.n_states - len(proposal.initial)
-                most_saved = (
-                    2 * size * removed / current.n_states
-                )  # of parameters; rows and columns of a state
-                target = score + (size - most_saved) * parameter_price(len(self._sample))
+                saved = 2 * size * removed / current.n_states  # parameters at most: rows and columns of states
+                target = score + (size - saved) * parameter_price(len(self._sample))
                 merged = self._climb(proposal, _MERGING_PASSES, target)
                 loss = current.log_likelihood - merged.log_likelihood
                 noise = max(removed * np.log(len(self._sample)), size - free_parameters(merged))
