@@ -228,7 +228,7 @@ class _Searcher:
             size = free_parameters(current)
             for proposal in merge_proposals(current):
                 removed = current.n_states - len(proposal.initial)
-                saved = 2 * size * removed / current.n_states  # parameters at most: rows and columns of states
+                saved = 2 * size * removed / current.n_states  # at most: rows and columns
                 target = score + (size - saved) * parameter_price(len(self._sample))
                 merged = self._climb(proposal, _MERGING_PASSES, target)
                 loss = current.log_likelihood - merged.log_likelihood
