@@ -47,6 +47,9 @@ DIRECTIONAL = "directional-hallway"
 NOISY = "noisy-hallway"
 
 
+_LONG = 1_000_000
+
+
 def _maze(states: int) -> str:
     """The T-Maze of the paper's tables, where up and down fail now and then."""
     return f"tmaze:rooms={states // 2 - 1},fail={FAIL}"
@@ -155,7 +158,7 @@ def learned(parameters: Parameters, seed: np.random.SeedSequence) -> Finding:
         log = simulate(truth, parameters["steps"], rng=rng)
         with watch("learn"):
             result = learn_pomdp(log, rng=rng)
-        best = refine(truth, log)
+        best = refine(truth, log, zeros=len(log) <= _LONG)  # on a long log the zeros of the truth do
         _compare(row, result, best, truth, parameters["steps"])
     return Finding([rounded(row)], watch.seconds)
 
