@@ -40,8 +40,11 @@ _SPARSE_FROM = 8
 """States beyond which zeros make passes faster."""
 
 _STEPS_PER_STATE = 4_000
+_MOST_PER_STATE = 40_000
 _LEAST_SAMPLE = 20_000
 _LARGEST_SAMPLE = 300_000
+"""Steps that a search ends with, unless there are so many states that each would be seen too rarely."""
+
 _GROWTH = 4
 _PROBING_PASSES = 20
 _DOUBLING_PASSES = 50
@@ -181,7 +184,8 @@ class _Searcher:
 
     def _wanted_sample(self, least: int) -> int:
         by_states = _STEPS_PER_STATE * 2 * self._best.n_states
-        return min(max(least, by_states), _LARGEST_SAMPLE, len(self._log))
+        most = max(_LARGEST_SAMPLE, _MOST_PER_STATE * self._best.n_states)
+        return min(max(least, by_states), most, len(self._log))
 
     def _take_sample(self, steps: int) -> None:
         self._sample = encoded_log(self._log.head(steps))
