@@ -261,7 +261,7 @@ def _rarely_used(ascent: Ascent, log: EncodedLog, emission: Emission) -> list[En
 
 
 def _insignificant(ascent: Ascent, log: EncodedLog, emission: Emission) -> list[Entry]:
-    """Entries whose removal should cost less than they are penalized for, by the information matrix.
+    """Entries that should not be worth their price, by the information matrix.
 
     Near zero the likelihood is a parabola in the probability p, so that removing an entry with standard error e
     costs about (p / e)^2 / 2 nats. In square-root coordinates p = x^2 has the error 2 x e(x): the cost is
