@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 
 import unlatch
+from unlatch.compare.bounds import ErrorBound, cramer_rao_bound
 from unlatch.domains import by_name
 from unlatch.errors import UnlatchError
-from unlatch.study.bounds import ErrorBound, cramer_rao_bound
 from unlatch.study.efficiency import (
     GROUPS,
     Case,
@@ -32,7 +32,7 @@ from unlatch.study.efficiency import (
     paper_values,
     units_of,
 )
-from unlatch.study.runner import collect_rows, collect_seconds, run_units, write_table
+from unlatch.study.jobs.runner import collect_rows, collect_seconds, run_units, write_table
 from unlatch.study.summary import statistics
 
 Rows = Sequence[Mapping[str, Any]]

@@ -30,31 +30,31 @@ _HOMES = {
     "load_model": "files.models",
     "SavedModel": "files.models",
     # learning, in the order of its stages
-    "count_sequences": "learn.counts",
-    "SequenceCounts": "learn.counts",
-    "estimate_hankel": "learn.hankel",
-    "exact_hankel": "learn.hankel",
-    "HankelMatrix": "learn.hankel",
-    "factorize": "learn.factorization",
-    "RankFactorization": "learn.factorization",
-    "fit_psr": "learn.predictive",
-    "examine": "learn.examination",
-    "examine_model": "learn.examination",
-    "find_similarity": "learn.similarity",
-    "SimilarityTransform": "learn.similarity",
-    "recover_pomdp": "learn.recovery",
+    "count_sequences": "learn.spectral.counting",
+    "SequenceCounts": "learn.spectral.counting",
+    "estimate_hankel": "learn.spectral.hankel",
+    "exact_hankel": "learn.spectral.hankel",
+    "HankelMatrix": "learn.spectral.hankel",
+    "factorize": "learn.spectral.factorize",
+    "RankFactorization": "learn.spectral.factorize",
+    "fit_psr": "learn.spectral.fit_psr",
+    "examine": "learn.examine.log",
+    "examine_model": "learn.examine.log",
+    "find_similarity": "learn.spectral.similarity",
+    "SimilarityTransform": "learn.spectral.similarity",
+    "recover_pomdp": "learn.spectral.recover",
     "learn_psr": "learn.pipeline",
     "learn_pomdp": "learn.pipeline",
     "learn_from_hankel": "learn.pipeline",
     "LearnResult": "learn.pipeline",
-    "refine": "learn.refinement",
-    "RefineResult": "learn.refinement",
-    "Evidence": "learn.evidence",
-    "learn_tensor": "learn.tensor",
-    "TensorResult": "learn.tensor",
+    "refine": "learn.likelihood.refine",
+    "RefineResult": "learn.likelihood.refine",
+    "Evidence": "learn.likelihood.evidence",
+    "learn_tensor": "learn.baselines.tensor",
+    "TensorResult": "learn.baselines.tensor",
     # baselines
-    "learn_em": "learn.em",
-    "EMResult": "learn.em",
+    "learn_em": "learn.baselines.baum_welch",
+    "EMResult": "learn.baselines.baum_welch",
     # planning
     "states_where": "plan.goals",
     "most_ambiguous_state": "plan.goals",
@@ -83,30 +83,30 @@ if TYPE_CHECKING:
     from unlatch.files.models import SavedModel as SavedModel
     from unlatch.files.models import load_model as load_model
     from unlatch.files.models import save_model as save_model
-    from unlatch.learn.counts import SequenceCounts as SequenceCounts
-    from unlatch.learn.counts import count_sequences as count_sequences
-    from unlatch.learn.em import EMResult as EMResult
-    from unlatch.learn.em import learn_em as learn_em
-    from unlatch.learn.evidence import Evidence as Evidence
-    from unlatch.learn.examination import examine as examine
-    from unlatch.learn.examination import examine_model as examine_model
-    from unlatch.learn.factorization import RankFactorization as RankFactorization
-    from unlatch.learn.factorization import factorize as factorize
-    from unlatch.learn.hankel import HankelMatrix as HankelMatrix
-    from unlatch.learn.hankel import estimate_hankel as estimate_hankel
-    from unlatch.learn.hankel import exact_hankel as exact_hankel
+    from unlatch.learn.baselines.baum_welch import EMResult as EMResult
+    from unlatch.learn.baselines.baum_welch import learn_em as learn_em
+    from unlatch.learn.baselines.tensor import TensorResult as TensorResult
+    from unlatch.learn.baselines.tensor import learn_tensor as learn_tensor
+    from unlatch.learn.examine.log import examine as examine
+    from unlatch.learn.examine.log import examine_model as examine_model
+    from unlatch.learn.likelihood.evidence import Evidence as Evidence
+    from unlatch.learn.likelihood.refine import RefineResult as RefineResult
+    from unlatch.learn.likelihood.refine import refine as refine
     from unlatch.learn.pipeline import LearnResult as LearnResult
     from unlatch.learn.pipeline import learn_from_hankel as learn_from_hankel
     from unlatch.learn.pipeline import learn_pomdp as learn_pomdp
     from unlatch.learn.pipeline import learn_psr as learn_psr
-    from unlatch.learn.predictive import fit_psr as fit_psr
-    from unlatch.learn.recovery import recover_pomdp as recover_pomdp
-    from unlatch.learn.refinement import RefineResult as RefineResult
-    from unlatch.learn.refinement import refine as refine
-    from unlatch.learn.similarity import SimilarityTransform as SimilarityTransform
-    from unlatch.learn.similarity import find_similarity as find_similarity
-    from unlatch.learn.tensor import TensorResult as TensorResult
-    from unlatch.learn.tensor import learn_tensor as learn_tensor
+    from unlatch.learn.spectral.counting import SequenceCounts as SequenceCounts
+    from unlatch.learn.spectral.counting import count_sequences as count_sequences
+    from unlatch.learn.spectral.factorize import RankFactorization as RankFactorization
+    from unlatch.learn.spectral.factorize import factorize as factorize
+    from unlatch.learn.spectral.fit_psr import fit_psr as fit_psr
+    from unlatch.learn.spectral.hankel import HankelMatrix as HankelMatrix
+    from unlatch.learn.spectral.hankel import estimate_hankel as estimate_hankel
+    from unlatch.learn.spectral.hankel import exact_hankel as exact_hankel
+    from unlatch.learn.spectral.recover import recover_pomdp as recover_pomdp
+    from unlatch.learn.spectral.similarity import SimilarityTransform as SimilarityTransform
+    from unlatch.learn.spectral.similarity import find_similarity as find_similarity
     from unlatch.plan.episodes import run_episodes as run_episodes
     from unlatch.plan.exact import ExactPlanner as ExactPlanner
     from unlatch.plan.goals import most_ambiguous_state as most_ambiguous_state

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unlatch.study.runner import run_units
-from unlatch.study.units import Finding, Study, Unit
+from unlatch.study.jobs.runner import run_units
+from unlatch.study.jobs.units import Finding, Study, Unit
 
 if TYPE_CHECKING:  # imported where it is needed: these scripts are started a hundred times
     import numpy as np

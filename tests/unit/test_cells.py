@@ -7,7 +7,7 @@ import pytest
 
 import naive
 from unlatch import PSR, Partition, domains, linalg
-from unlatch.learn.cells import _Negativity, nonnegative_cells
+from unlatch.learn.spectral.cell_basis import _Negativity, nonnegative_cells
 
 
 def mixed(model, partition, rng):

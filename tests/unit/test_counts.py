@@ -9,7 +9,7 @@ import naive
 from unlatch import Trajectory, count_sequences, domains, simulate
 from unlatch.core.progress import listening
 from unlatch.errors import DataError, NotLearnableError, ResourceLimitError, UsageError
-from unlatch.learn import counts as module
+from unlatch.learn.spectral import counting as module
 
 TIGER = simulate(domains.tiger(), 400, episodes=3, rng=0)
 

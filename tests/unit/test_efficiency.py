@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from unlatch import POMDP, domains, simulate
+from unlatch.compare.bounds import cramer_rao_bound
 from unlatch.errors import UsageError
-from unlatch.learn.climb import SquareRoots
-from unlatch.learn.expectation import encoded_log, expected_counts, parameters_of
-from unlatch.learn.information import information_matrix, row_variances
-from unlatch.study.bounds import cramer_rao_bound
+from unlatch.learn.likelihood.climb import SquareRoots
+from unlatch.learn.likelihood.information import information_matrix, row_variances
+from unlatch.learn.likelihood.parameters import encoded_log, expected_counts, parameters_of
 from unlatch.study.efficiency import (
     GROUPS,
     build_efficiency_study,
@@ -19,7 +19,7 @@ from unlatch.study.efficiency import (
     paper_values,
     random_model,
 )
-from unlatch.study.units import named_seed
+from unlatch.study.jobs.units import named_seed
 
 
 def test_without_hidden_states_variances_are_those_of_frequencies() -> None:

@@ -11,9 +11,9 @@ from unlatch import POMDP, Trajectory, domains, learn_em, simulate
 from unlatch.core.pomdp import Emission
 from unlatch.core.progress import listening
 from unlatch.errors import BeliefCollapseError, NotLearnableError, NumericalError, UsageError
-from unlatch.learn import em as em_module
-from unlatch.learn.em import EMResult, random_parameters
-from unlatch.learn.expectation import (
+from unlatch.learn.baselines import baum_welch as em_module
+from unlatch.learn.baselines.baum_welch import EMResult, random_parameters
+from unlatch.learn.likelihood.parameters import (
     ExpectedCounts,
     Parameters,
     encoded_log,
@@ -96,7 +96,7 @@ def test_long_logs_are_counted_in_short_calls(monkeypatch: pytest.MonkeyPatch) -
     model = domains.tiger()
     log = simulate(model, 5000, rng=0)
     whole = expectation(model, log)
-    monkeypatch.setattr("unlatch.learn.passes._WORK_PER_CALL", 1)
+    monkeypatch.setattr("unlatch.learn.likelihood.forward_backward._WORK_PER_CALL", 1)
     for threads in (1, 2):
         steps = encoded_log(log, model)
         assert same_counts(whole, expected_counts(parameters_of(model), steps, threads=threads))
@@ -107,7 +107,7 @@ def test_memory_does_not_grow_with_steps_times_states(monkeypatch: pytest.Monkey
     log = simulate(model, 200_000, rng=0)
     steps, parameters = encoded_log(log, model), parameters_of(model)
     kept = expected_counts(parameters, steps)
-    monkeypatch.setattr("unlatch.learn.passes._KEPT_NUMBERS", 100_000)
+    monkeypatch.setattr("unlatch.learn.likelihood.forward_backward._KEPT_NUMBERS", 100_000)
     expected_counts(parameters, steps)
     tracemalloc.start()
     blocked = expected_counts(parameters, steps)
@@ -121,7 +121,7 @@ def test_memory_does_not_grow_with_steps_times_states(monkeypatch: pytest.Monkey
 def test_pairs_are_numbered_alike_by_table_and_by_sorting(monkeypatch: pytest.MonkeyPatch) -> None:
     log = simulate(domains.tmaze(2), 500, rng=0)
     by_table = encoded_log(log)
-    monkeypatch.setattr("unlatch.learn.expectation._MAX_TABLE", 0)
+    monkeypatch.setattr("unlatch.learn.likelihood.parameters._MAX_TABLE", 0)
     by_sorting = encoded_log(log)
     for field in ("symbols", "pair_actions", "pair_observations", "pair_counts"):
         np.testing.assert_array_equal(getattr(by_table, field), getattr(by_sorting, field))

@@ -17,8 +17,8 @@ from unlatch import (
     linalg,
     simulate,
 )
+from unlatch.compare.errors import three_step_transition_l1, true_partition
 from unlatch.errors import DataError, NotLearnableError, UsageError
-from unlatch.study.metrics import three_step_transition_l1, true_partition
 
 SFR = exact_hankel(domains.sense_float_reset(3), history_length=3, test_length=2)
 TIGER = estimate_hankel(

@@ -8,8 +8,8 @@ import pytest
 import naive
 from unlatch import Trajectory, count_sequences, domains, estimate_hankel, exact_hankel, simulate
 from unlatch.errors import DataError, ResourceLimitError, UsageError
-from unlatch.learn import hankel as module
-from unlatch.learn.counts import BLOCKS
+from unlatch.learn.spectral import hankel as module
+from unlatch.learn.spectral.counting import BLOCKS
 
 LOG = simulate(domains.tiger(), 300, episodes=2, rng=0)
 

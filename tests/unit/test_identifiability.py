@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from unlatch import POMDP, Partition, domains
-from unlatch.core.identifiability import _changes, _moved_on_arrival, undetermined_entries
+from unlatch.learn.identify.entries import _changes, _moved_on_arrival, undetermined_entries
 
 
 def test_nothing_is_open_when_every_state_stands_alone() -> None:

@@ -7,7 +7,12 @@ import pytest
 
 from unlatch import linalg
 from unlatch.errors import NumericalError
-from unlatch.learn.joint import diagonals, newton_refinement, off_diagonal_residual, random_basis
+from unlatch.learn.spectral.joint_diagonalization import (
+    diagonals,
+    newton_refinement,
+    off_diagonal_residual,
+    random_basis,
+)
 
 
 def planted(rng, n=4, m=6, noise=0.0):

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from unlatch import POMDP, PSR, Partition, Trajectory, domains, simulate
-from unlatch.errors import DataError
-from unlatch.study.metrics import (
+from unlatch.compare.errors import (
     held_out_gap,
     match_observation_rows,
     match_states,
@@ -19,6 +18,7 @@ from unlatch.study.metrics import (
     transition_l1,
     true_partition,
 )
+from unlatch.errors import DataError
 
 ALIASED = [domains.tmaze(rooms) for rooms in range(1, 7)]
 ALIASED += [domains.tmaze(3, fail=0.1), domains.sense_float_reset(4), domains.sense_float_reset(5)]

@@ -9,7 +9,7 @@ import pytest
 
 import naive
 from unlatch import POMDP, domains
-from unlatch.learn.order import canonical_order
+from unlatch.learn.state_order import canonical_order
 
 
 @pytest.mark.parametrize("emission", ["departure", "arrival"])

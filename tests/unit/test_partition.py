@@ -5,9 +5,9 @@ import pytest
 
 import naive
 from unlatch import POMDP, PSR, Partition, domains
-from unlatch.core.identifiability import undetermined_entries
 from unlatch.core.partition_model import PartitionModel
 from unlatch.errors import DataError
+from unlatch.learn.identify.entries import undetermined_entries
 
 
 def test_cells_are_numbered_in_the_order_of_their_first_state():

@@ -25,9 +25,9 @@ from unlatch import (
     recover_pomdp,
     simulate,
 )
+from unlatch.compare.errors import observation_l1_all
 from unlatch.core.progress import listening
 from unlatch.errors import DataError, NotLearnableError, UsageError
-from unlatch.study.metrics import observation_l1_all
 
 learn_spectral = partial(learn_pomdp, refine=None)
 

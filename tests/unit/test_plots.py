@@ -6,7 +6,7 @@ import pytest
 
 from unlatch import domains
 from unlatch.errors import StorageError, UsageError
-from unlatch.study.plots import draw_models
+from unlatch.show.plots import draw_models
 
 
 @pytest.mark.parametrize("ending", ["png", "svg", "pdf"])

@@ -22,8 +22,8 @@ from unlatch import (
     write_log,
 )
 from unlatch.errors import DataError
-from unlatch.learn import counts as module
-from unlatch.learn.counts import BLOCKS
+from unlatch.learn.spectral import counting as module
+from unlatch.learn.spectral.counting import BLOCKS
 
 TIGER = domains.tiger()
 CAUTIOUS = np.array(

@@ -21,8 +21,8 @@ from unlatch import (
     simulate,
 )
 from unlatch.errors import DataError, NumericalError
-from unlatch.learn.noise import jackknife_variance
-from unlatch.learn.recovery import read_off
+from unlatch.learn.significance import jackknife_variance
+from unlatch.learn.spectral.recover import read_off
 
 learn_spectral = partial(learn_pomdp, refine=None)
 

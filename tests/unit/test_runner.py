@@ -15,10 +15,10 @@ import pytest
 from unlatch.core.progress import listening
 from unlatch.errors import ResourceLimitError, StorageError, UsageError
 from unlatch.files import atomic
-from unlatch.study import workers as workers_module
-from unlatch.study.folder import Claim
-from unlatch.study.runner import collect_rows, collect_seconds, run_units, write_table
-from unlatch.study.units import Finding, Study, Unit, named_seed
+from unlatch.study.jobs import workers as workers_module
+from unlatch.study.jobs.folder import Claim
+from unlatch.study.jobs.runner import collect_rows, collect_seconds, run_units, write_table
+from unlatch.study.jobs.units import Finding, Study, Unit, named_seed
 
 
 def square(parameters: Mapping[str, Any], seed: np.random.SeedSequence) -> Finding:

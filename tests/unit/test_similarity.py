@@ -19,8 +19,8 @@ from unlatch import (
     simulate,
 )
 from unlatch.errors import NotLearnableError, NumericalError, UsageError
-from unlatch.learn.joint import diagonals
-from unlatch.learn.similarity import _Family
+from unlatch.learn.spectral.joint_diagonalization import diagonals
+from unlatch.learn.spectral.similarity import _Family
 
 RNG = np.random.default_rng(1)
 BASIS = RNG.standard_normal((4, 4)) + 2 * np.eye(4)

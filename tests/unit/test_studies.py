@@ -17,9 +17,9 @@ import pytest
 from unlatch.cli import main
 from unlatch.errors import UsageError
 from unlatch.study import experiments, figures, paper, sensitivity, studies, tables
+from unlatch.study.jobs.units import Finding, Study, Unit
 from unlatch.study.studies import DOMAINS, HALLWAYS, TARGETS, build_study, chosen_units, targets_of
 from unlatch.study.summary import compare, group, number, paper_curve, plus_minus
-from unlatch.study.units import Finding, Study, Unit
 
 QUICK = {"episodes": 2, "steps": 4, "simulations": 30, "depth": 3, "exploration": 2.0}
 QUICK_EM = {**studies.EM, "search_steps": 1500, "search_iterations": 3, "follow_iterations": [1, 2]}

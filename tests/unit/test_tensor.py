@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from unlatch import POMDP, TensorResult, domains, exact_hankel, factorize, learn_tensor, simulate
+from unlatch.compare.errors import match_states
 from unlatch.core.pomdp import Emission
 from unlatch.errors import NotLearnableError, UnlatchError, UsageError
-from unlatch.learn.tensor import learn_tensor_from_hankel
-from unlatch.study.metrics import match_states
+from unlatch.learn.baselines.tensor import learn_tensor_from_hankel
 
 
 def random_pomdp(states: int, observations: int, actions: int, emission: Emission, seed: int) -> POMDP:

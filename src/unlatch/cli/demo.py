@@ -25,14 +25,14 @@ def demo(steps: int, seed: int, out: Path) -> None:
     neither doors nor tiger, only what was done and what was heard and paid.
     """
     from unlatch import domains
-    from unlatch.cli.render import console, print_comparison, print_partition, print_pomdp
+    from unlatch.compare.errors import match_states
     from unlatch.errors import StorageError
     from unlatch.files.logs import write_log
     from unlatch.files.models import save_model
     from unlatch.learn.pipeline import learn_pomdp
+    from unlatch.show.plots import draw_models
+    from unlatch.show.text import console, print_comparison, print_partition, print_pomdp
     from unlatch.simulation import simulate
-    from unlatch.study.metrics import match_states
-    from unlatch.study.plots import draw_models
 
     try:
         out.mkdir(parents=True, exist_ok=True)

@@ -114,9 +114,9 @@ def learn(log: Path, output: Path, no_newton: bool, refine: bool, seed: int | No
     from one to the next) and probability (with which the action was chosen). Actions must not depend on what
     was observed, unless their probabilities are given.
     """
-    from unlatch.cli.render import console, print_diagnostics, print_partition
     from unlatch.files.models import save_model
     from unlatch.learn.pipeline import learn_pomdp
+    from unlatch.show.text import console, print_diagnostics, print_partition
 
     with progress_bar():
         trajectory = read(log, options)

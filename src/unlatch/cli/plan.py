@@ -66,9 +66,9 @@ Goals (repeat --goal to reward several):
 @click.option("--seed", type=click.IntRange(min=0), help="Seed; drawn and printed if not given.")
 def plan(model: str, goals: tuple[str, ...], reward: str | None, world: str | None, **options: Any) -> None:
     """Plan with MODEL (a model file or a domain) towards a goal, act in the true system, and report how it went."""
-    from unlatch.cli.render import console
     from unlatch.core.random import resolve_rng
     from unlatch.plan.episodes import run_episodes
+    from unlatch.show.text import console
 
     if bool(goals) == (reward is not None):
         raise UsageError("name either a goal (--goal ...) or --reward learned")
@@ -202,8 +202,8 @@ def _number(text: str) -> int:
 
 def _judge(goals: tuple[str, ...], agent: Any, states: POMDP | None, truth: POMDP) -> Reward:
     """The same goal said of the true system: states and cells of the agent's model found again there."""
+    from unlatch.compare.errors import match_states
     from unlatch.core.reward import Reward
-    from unlatch.study.metrics import match_states
 
     if agent is truth or all(
         goal.partition(":")[0] in ("observation", "where", "ambiguous") for goal in goals

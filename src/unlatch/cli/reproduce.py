@@ -40,7 +40,7 @@ def reproduce(
     Work is done in units that are kept one by one: a run that was killed, or interrupted by Ctrl-C, goes on
     where it stopped when the same command is given again. Several such commands may share a folder.
     """
-    from unlatch.cli.render import console
+    from unlatch.show.text import console
     from unlatch.study.reproduction import reproduce_targets
 
     if sizes_up_to is None:

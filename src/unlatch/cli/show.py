@@ -12,9 +12,9 @@ import click
 @click.option("--picture", type=click.Path(path_type=Path), help="Also draw the state graphs to this file.")
 def show(model: Path, picture: Path | None) -> None:
     """Print MODEL: its states, what the log could not tell apart, and every action's matrices."""
-    from unlatch.cli.render import console, print_diagnostics, print_partition, print_pomdp, print_psr
     from unlatch.errors import UsageError
     from unlatch.files.models import load_model
+    from unlatch.show.text import console, print_diagnostics, print_partition, print_pomdp, print_psr
 
     saved = load_model(model)
     screen = console()
@@ -27,7 +27,7 @@ def show(model: Path, picture: Path | None) -> None:
         print_psr(screen, saved.psr)
     print_diagnostics(screen, saved.diagnostics)
     if picture is not None:
-        from unlatch.study.plots import draw_models
+        from unlatch.show.plots import draw_models
 
         if saved.pomdp is None:
             raise UsageError(f"{model} holds a PSR, which has no states to draw")

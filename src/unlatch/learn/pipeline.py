@@ -16,15 +16,15 @@ from unlatch.core.psr import PSR
 from unlatch.core.random import RandomSource, resolve_rng
 from unlatch.core.trajectory import Trajectory
 from unlatch.errors import NotLearnableError, NumericalError, UsageError
-from unlatch.learn.completion import Completion, complete
-from unlatch.learn.counts import BLOCKS, SequenceCounts, count_sequences
-from unlatch.learn.evidence import Evidence
-from unlatch.learn.examination import examine, examine_model, refuse_deterministic_policy
-from unlatch.learn.factorization import RankFactorization, Scaling, factorize
-from unlatch.learn.hankel import HankelMatrix, estimate_hankel
-from unlatch.learn.predictive import fit_psr
-from unlatch.learn.recovery import REPAIRS, read_off
-from unlatch.learn.similarity import CellBasis, SimilarityTransform, find_similarity
+from unlatch.learn.examine.log import examine, examine_model, refuse_deterministic_policy
+from unlatch.learn.likelihood.evidence import Evidence
+from unlatch.learn.likelihood.select_states import Completion, complete
+from unlatch.learn.spectral.counting import BLOCKS, SequenceCounts, count_sequences
+from unlatch.learn.spectral.factorize import RankFactorization, Scaling, factorize
+from unlatch.learn.spectral.fit_psr import fit_psr
+from unlatch.learn.spectral.hankel import HankelMatrix, estimate_hankel
+from unlatch.learn.spectral.recover import REPAIRS, read_off
+from unlatch.learn.spectral.similarity import CellBasis, SimilarityTransform, find_similarity
 
 __all__ = ["LearnResult", "factorize_log", "learn_from_hankel", "learn_pomdp", "learn_psr"]
 

@@ -16,16 +16,16 @@ from unlatch.arrays import Floats
 from unlatch.core.pomdp import POMDP
 from unlatch.domains import by_name
 from unlatch.errors import UsageError
+from unlatch.learn.likelihood.refine import RefineResult, refine
+from unlatch.learn.likelihood.sparse_em import penalized_likelihood
 from unlatch.learn.pipeline import LearnResult, learn_pomdp
-from unlatch.learn.refinement import RefineResult, refine
-from unlatch.learn.thrift import penalized_likelihood
 from unlatch.simulation import simulate
 from unlatch.study.experiments import measure_model
+from unlatch.study.jobs.units import Finding, Study, Unit
 from unlatch.study.paper import curves, table_value
 from unlatch.study.studies import DOMAINS as FIGURE_5
 from unlatch.study.studies import FAIL, HALLWAYS, LENGTHS, TABLE_STEPS, code_digest
 from unlatch.study.task import Parameters, Row, Watch, outcome, rounded
-from unlatch.study.units import Finding, Study, Unit
 
 __all__ = [
     "GROUPS",

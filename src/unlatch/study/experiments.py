@@ -11,19 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from unlatch import linalg
-from unlatch.core.partition_model import PartitionModel
-from unlatch.core.pomdp import POMDP
-from unlatch.core.psr import PSR
-from unlatch.core.trajectory import Trajectory
-from unlatch.learn.em import learn_em
-from unlatch.learn.factorization import RankFactorization
-from unlatch.learn.hankel import HankelMatrix
-from unlatch.learn.pipeline import learn_pomdp
-from unlatch.learn.predictive import fit_psr
-from unlatch.learn.recovery import recover_pomdp
-from unlatch.learn.similarity import SimilarityTransform, find_similarity
-from unlatch.plan.exact import ExactPlanner
-from unlatch.study.metrics import (
+from unlatch.compare.errors import (
     match_states,
     observation_l1,
     observation_l1_all,
@@ -31,9 +19,21 @@ from unlatch.study.metrics import (
     transition_l1,
     true_partition,
 )
+from unlatch.core.partition_model import PartitionModel
+from unlatch.core.pomdp import POMDP
+from unlatch.core.psr import PSR
+from unlatch.core.trajectory import Trajectory
+from unlatch.learn.baselines.baum_welch import learn_em
+from unlatch.learn.pipeline import learn_pomdp
+from unlatch.learn.spectral.factorize import RankFactorization
+from unlatch.learn.spectral.fit_psr import fit_psr
+from unlatch.learn.spectral.hankel import HankelMatrix
+from unlatch.learn.spectral.recover import recover_pomdp
+from unlatch.learn.spectral.similarity import SimilarityTransform, find_similarity
+from unlatch.plan.exact import ExactPlanner
+from unlatch.study.jobs.units import Finding
 from unlatch.study.scores import play, true_goals
 from unlatch.study.task import Parameters, Row, Task, Watch, outcome, rounded
-from unlatch.study.units import Finding
 
 __all__ = [
     "em",

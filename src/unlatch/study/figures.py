@@ -11,8 +11,8 @@ import numpy as np
 from unlatch.core.pomdp import POMDP
 from unlatch.domains import by_name
 from unlatch.errors import StorageError
+from unlatch.show.plots import draw_models
 from unlatch.study.paper import FIGURE_7_AT_A_MILLION
-from unlatch.study.plots import draw_models
 from unlatch.study.studies import DOMAINS, HALLWAYS
 from unlatch.study.summary import CURVES, group, paper_curve
 

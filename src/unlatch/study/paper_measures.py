@@ -8,15 +8,15 @@ import numpy as np
 
 from unlatch import linalg
 from unlatch.arrays import Floats
-from unlatch.core.pomdp import POMDP
-from unlatch.errors import UsageError
-from unlatch.learn.pipeline import LearnResult
-from unlatch.study.metrics import (
+from unlatch.compare.errors import (
     match_observation_rows,
     observation_l1,
     three_step_transition_l1,
     true_partition,
 )
+from unlatch.core.pomdp import POMDP
+from unlatch.errors import UsageError
+from unlatch.learn.pipeline import LearnResult
 
 __all__ = ["PaperErrors", "paper_errors"]
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from unlatch.files.atomic import write_atomically
 from unlatch.study import figures, tables
-from unlatch.study.runner import Summary, collect_rows, collect_seconds, run_units, write_table
+from unlatch.study.jobs.runner import Summary, collect_rows, collect_seconds, run_units, write_table
+from unlatch.study.jobs.units import Study, Unit
 from unlatch.study.studies import CURVE_SIZES, PLANNING, TARGETS, build_study, chosen_units, targets_of
-from unlatch.study.units import Study, Unit
 
 __all__ = ["Reproduction", "reproduce_targets"]
 

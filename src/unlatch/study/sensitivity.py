@@ -12,15 +12,15 @@ from unlatch.core.partition_model import PartitionModel
 from unlatch.core.pomdp import POMDP
 from unlatch.core.psr import PSR
 from unlatch.domains import by_name
-from unlatch.learn.counts import SequenceCounts, count_sequences
-from unlatch.learn.factorization import RankFactorization, factorize
-from unlatch.learn.hankel import HankelMatrix, estimate_hankel
-from unlatch.learn.predictive import fit_psr
-from unlatch.learn.recovery import recover_pomdp
-from unlatch.learn.similarity import SimilarityTransform
+from unlatch.learn.spectral.counting import SequenceCounts, count_sequences
+from unlatch.learn.spectral.factorize import RankFactorization, factorize
+from unlatch.learn.spectral.fit_psr import fit_psr
+from unlatch.learn.spectral.hankel import HankelMatrix, estimate_hankel
+from unlatch.learn.spectral.recover import recover_pomdp
+from unlatch.learn.spectral.similarity import SimilarityTransform
 from unlatch.study.experiments import measure_model, measure_spectral, similarity_of
+from unlatch.study.jobs.units import Finding
 from unlatch.study.task import MAX_RANK, Parameters, Row, Task, Watch, outcome, rounded
-from unlatch.study.units import Finding
 
 __all__ = ["limit", "sensitivity", "tolerance_name"]
 

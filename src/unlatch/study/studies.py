@@ -25,8 +25,8 @@ from typing import Any
 
 from unlatch import __version__
 from unlatch.errors import UsageError
+from unlatch.study.jobs.units import Study, Unit
 from unlatch.study.paper import THRESHOLDS
-from unlatch.study.units import Study, Unit
 
 __all__ = [
     "DOMAINS",
@@ -110,8 +110,8 @@ FAIL = 0.1
 
 PICTURE_STEPS = 100_000
 
-_CODE = ("arrays.py", "linalg.py", "simulation.py", "core", "domains", "kernels", "learn", "plan")
-_STUDY_CODE = ("experiments.py", "metrics.py", "scores.py", "sensitivity.py", "task.py")
+_CODE = ("arrays.py", "linalg.py", "simulation.py", "core", "domains", "kernels", "learn", "plan", "compare")
+_STUDY_CODE = ("experiments.py", "scores.py", "sensitivity.py", "task.py")
 
 
 @dataclass(frozen=True)

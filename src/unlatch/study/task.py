@@ -13,11 +13,11 @@ import numpy as np
 from unlatch.core.trajectory import Trajectory
 from unlatch.domains import by_name
 from unlatch.errors import UnlatchError
-from unlatch.learn.counts import count_sequences
-from unlatch.learn.factorization import RankFactorization, factorize
-from unlatch.learn.hankel import HankelMatrix, estimate_hankel
+from unlatch.learn.spectral.counting import count_sequences
+from unlatch.learn.spectral.factorize import RankFactorization, factorize
+from unlatch.learn.spectral.hankel import HankelMatrix, estimate_hankel
 from unlatch.simulation import simulate
-from unlatch.study.units import named_seed
+from unlatch.study.jobs.units import named_seed
 
 __all__ = ["MAX_RANK", "Parameters", "Row", "Task", "Watch", "outcome", "rounded"]
 

@@ -1,0 +1,355 @@
+"""What can be said about a log before learning from it, and about a model after.
+
+Every function here turns a measurement, which has its own module, into a finding that a person can act on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import NamedTuple
+
+import numpy as np
+
+from unlatch.arrays import Floats, Ints
+from unlatch.core.diagnostics import Diagnostics
+from unlatch.core.pomdp import POMDP
+from unlatch.core.trajectory import Trajectory
+from unlatch.errors import BeliefCollapseError, NotLearnableError
+from unlatch.learn.examine.duplicates import repeated_steps
+from unlatch.learn.examine.goodness_of_fit import misfit
+from unlatch.learn.examine.log_samples import counted
+from unlatch.learn.examine.policy_dependence import dependence_on_observations
+from unlatch.learn.examine.stationarity import drift_between_halves
+from unlatch.learn.likelihood.parameters import ExpectedCounts, expectation
+
+__all__ = ["examine", "examine_model", "refuse_deterministic_policy"]
+
+_CHUNK = 1 << 20
+"""Steps looked at together, which bounds the memory."""
+
+_SIGNIFICANT = 1e-6
+_DRIFTING = 1e-4
+"""Chance of a false alarm; more for drift, which is judged from the scatter of few blocks."""
+
+_DEPENDENT = 0.02
+"""Cramér's V above which the dependence of actions on observations is worth a word. A log of millions of steps
+makes the smallest dependence significant; one below moves no estimate by more than its noise."""
+
+_MISFIT = 0.03
+"""Standardized residual per step above which a fit is called poor, for the same reason."""
+
+_REPEATED = 0.01
+"""Share of repeated steps from which on they change how much a log seems to say."""
+
+_FUNCTION = 0.999
+"""Share of actions that the last observation must explain for the policy to count as deterministic."""
+
+_FEW_STEPS = 40
+"""A log this short may look deterministic by chance."""
+
+_NAMED = 10
+"""How many untried pairs, or states, a message names."""
+
+_OCCURRED = 0.5
+"""Expected number of times from which on a move counts as one that the log has seen."""
+
+_VISIBLE = 1e-3
+"""Share of a log from which on a class of states is more than a rounding of its edges."""
+
+_OFTEN = 10
+"""Visits, or episodes, from which on a part of the system was not only passed through."""
+
+
+def examine(log: Trajectory) -> Diagnostics:
+    """What stands in the way of learning from ``log``, as far as can be told in a second or two.
+
+    Parameters
+    ----------
+    log : Trajectory
+
+    Returns
+    -------
+    Diagnostics
+        Any of ``constant_observations``, ``one_action``, ``actions_depend_on_observations``, ``drift`` and
+        ``repeated_log``; empty for a log without peculiarities.
+    """
+    log = log.with_reward_symbols()
+    if len(log) == 0:
+        return Diagnostics()
+    notes = _constant_observations(log) + _one_action(log) + _drift(log) + _repeated_log(log)
+    if "repeated_log" in notes:
+        return notes  # copies double every deviation: nothing that is tested by the number of steps could be trusted
+    return notes + _actions_depend_on_observations(log)
+
+
+def examine_model(pomdp: POMDP, log: Trajectory, *, counts: ExpectedCounts | None = None) -> Diagnostics:
+    """Whether ``pomdp``, learned from ``log``, explains it, and which of its states the log says little about.
+
+    Parameters
+    ----------
+    pomdp : POMDP
+    log : Trajectory
+    counts : ExpectedCounts, optional
+        Of ``log`` under ``pomdp``, if they are at hand; computed otherwise.
+
+    Returns
+    -------
+    Diagnostics
+        Any of ``several_classes`` and ``poor_fit``.
+    """
+    if len(log) == 0:
+        return Diagnostics()
+    return _several_classes(pomdp, log, counts) + _poor_fit(pomdp, log)
+
+
+# --- before learning ------------------------------------------------------------------------------------
+
+
+def refuse_deterministic_policy(log: Trajectory) -> None:
+    """Raise `NotLearnableError` if the last observation settles the action.
+
+    Then what an action does is known only after the observations that it was chosen on, and what it does
+    elsewhere cannot be learned. An action that was tried everywhere, however rarely, is no obstacle.
+    """
+    log = log.with_reward_symbols()
+    tried = _Tried(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), len(log.action_names))
+    for pairs in _observations_and_next_actions(log):
+        tried = tried.adding(pairs)
+        if tried.explained() < _FUNCTION:
+            return  # whatever the rest of the log is like, here other actions were tried
+    if tried.is_policy():
+        _refuse(log, tried)
+
+
+class _Tried(NamedTuple):
+    """Pairs ``observation * width + next action`` that occur, and how often."""
+
+    pairs: Ints
+    counts: Ints
+    width: int
+
+    def adding(self, pairs: Ints) -> _Tried:
+        new, times = np.unique(pairs, return_counts=True)
+        every, place = np.unique(np.append(self.pairs, new), return_inverse=True)
+        counts = np.zeros(len(every), dtype=np.int64)
+        np.add.at(counts, place, np.append(self.counts, times))
+        return _Tried(every, counts, self.width)
+
+    def explained(self) -> float:
+        """Share of actions that are the most frequent one after their observation.
+
+        Observations that came once are left out: any action is a function of those.
+        """
+        _, start = np.unique(self.pairs // self.width, return_index=True)
+        if not len(start):
+            return 0.0
+        totals, best = np.add.reduceat(self.counts, start), np.maximum.reduceat(self.counts, start)
+        several = totals > 1
+        return float(best[several].sum() / totals[several].sum()) if several.any() else 0.0
+
+    def is_policy(self) -> bool:
+        """Whether the observation explains what always taking one action would not."""
+        steps = int(self.counts.sum())
+        if steps < _FEW_STEPS:
+            return False
+        others = steps - int(np.bincount(self.pairs % self.width, weights=self.counts).max())
+        return others >= _OFTEN and (1 - self.explained()) * steps <= others / _OFTEN
+
+
+def _observations_and_next_actions(log: Trajectory) -> Iterator[Ints]:
+    for start in range(0, len(log) - 1, _CHUNK):
+        stop = min(start + _CHUNK, len(log) - 1)
+        pairs = log.observations[start:stop] * len(log.action_names) + log.actions[start + 1 : stop + 1]
+        crossing = log.episode_starts[(log.episode_starts > start) & (log.episode_starts <= stop)] - 1 - start
+        yield np.delete(pairs, crossing)
+
+
+def _refuse(log: Trajectory, tried: _Tried) -> None:
+    """Name what was never tried; nothing to refuse if everything was."""
+    seen, used = np.unique(tried.pairs // tried.width), np.unique(tried.pairs % tried.width)
+    missing = len(seen) * len(used) - len(tried.pairs)
+    if missing == 0:
+        return
+    known = set(tried.pairs.tolist())
+    untried = (
+        f"{log.action_names[action]!r} after {log.observation_names[observation]!r}"
+        for observation in seen.tolist()
+        for action in used.tolist()
+        if observation * tried.width + action not in known
+    )
+    raise NotLearnableError(
+        f"the last observation settles the action, in {tried.explained():.2%} of the steps, so that some were never "
+        f"tried: {_listed(untried, missing)}. What they would do cannot be learned from this log: log again with "
+        "actions chosen at random, at least now and then"
+    )
+
+
+def _constant_observations(log: Trajectory) -> Diagnostics:
+    shown = np.full(len(log.action_names), -1)
+    for start in range(0, len(log), _CHUNK):
+        actions, observations = log.actions[start : start + _CHUNK], log.observations[start : start + _CHUNK]
+        fresh = shown[actions] < 0
+        shown[actions[fresh]] = observations[fresh]
+        if (shown[actions] != observations).any():
+            return Diagnostics()
+    return Diagnostics().noting(
+        "constant_observations",
+        "every action always shows the same observation, so nothing tells hidden states apart: one state explains "
+        "the log. To learn more, log observations that vary",
+        steps=len(log),
+        shown={
+            log.action_names[action]: log.observation_names[shown[action]]
+            for action in np.flatnonzero(shown >= 0).tolist()
+        },
+    )
+
+
+def _one_action(log: Trajectory) -> Diagnostics:
+    chunks = (log.actions[start : start + _CHUNK] for start in range(0, len(log), _CHUNK))
+    used = np.flatnonzero(counted(chunks, len(log.action_names)))
+    unused = [name for action, name in enumerate(log.action_names) if action not in used]
+    if len(used) > 1 or not unused:
+        return Diagnostics()
+    return Diagnostics().noting(
+        "one_action",
+        f"only {log.action_names[used[0]]!r} was ever used; nothing can be learned about the other "
+        f"{len(unused)} declared actions. Log with all of them, or declare only this one",
+        used=log.action_names[used[0]],
+        unused=unused,
+    )
+
+
+def _actions_depend_on_observations(log: Trajectory) -> Diagnostics:
+    if log.probabilities is not None:
+        return Diagnostics()  # the policy is known, and accounted for
+    found = dependence_on_observations(log)
+    if not found.confirmed or found.p_value >= _SIGNIFICANT or found.effect < _DEPENDENT:
+        return Diagnostics()
+    return Diagnostics().noting(
+        "actions_depend_on_observations",
+        f"actions depend on what was observed {found.lag} step{'s' * (found.lag > 1)} before (Cramér's V "
+        f"{found.effect:.2f}, p {found.p_value:.1g}). Frequencies of such a log are biased: give the probability "
+        "with which every action was chosen, or log with actions that ignore the observations",
+        **found._asdict(),
+    )
+
+
+def _drift(log: Trajectory) -> Diagnostics:
+    found = drift_between_halves(log)
+    if found is None or found.p_value >= _DRIFTING:
+        return Diagnostics()
+    return Diagnostics().noting(
+        "drift",
+        f"the halves of the log differ: {found.event} has probability {found.before:.3f}, then {found.after:.3f} "
+        f"(p {found.p_value:.1g}). The system or the policy changed, or it changes more slowly than the log is long; "
+        "a model averages over both. Learn from the halves apart, or log for longer",
+        **found._asdict(),
+    )
+
+
+def _repeated_log(log: Trajectory) -> Diagnostics:
+    found = repeated_steps(log)
+    if found.share < _REPEATED:
+        return Diagnostics()
+    return Diagnostics().noting(
+        "repeated_log",
+        f"{found.share:.0%} of the steps repeat earlier ones word for word, most often {found.distance} steps later, "
+        "which chance would not do. Copies are no new evidence: errors look smaller than they are, and noise may "
+        "pass for states. Remove them, and examine the log again",
+        **found._asdict(),
+    )
+
+
+# --- after learning -------------------------------------------------------------------------------------
+
+
+def _several_classes(pomdp: POMDP, log: Trajectory, counts: ExpectedCounts | None) -> Diagnostics:
+    if counts is None:
+        try:
+            counts = expectation(pomdp, log)
+        except BeliefCollapseError:
+            return Diagnostics()  # the log is impossible under the model: a poor fit, and noted as such
+    visits = counts.observations.sum(axis=(0, 2))
+    recurrent, transient = _classes(counts, visits, log.n_episodes)
+    least = max(_VISIBLE * visits.sum(), _OFTEN)
+    recurrent = [states for states in recurrent if visits[states].sum() >= least]
+    passed = visits[transient].sum() >= least
+    if len(recurrent) < 2 and not passed:
+        return Diagnostics()
+
+    def named(states: Ints) -> list[str]:
+        return [pomdp.state_names[state] for state in states.tolist()]
+
+    def told(states: Ints) -> str:
+        return f"{_listed(named(states), len(states))} ({visits[states].sum() / visits.sum():.1%} of it)"
+
+    left = f", having left for good {told(transient)}" if passed else ""
+    return Diagnostics().noting(
+        "several_classes",
+        f"the log does not move freely between all states: it stays in {'; '.join(map(told, recurrent))}{left}. "
+        "What it entered or left once it says little about, and averages over it mix the classes. Learn from the parts "
+        "apart, or log many episodes",
+        recurrent=[named(states) for states in recurrent],
+        transient=named(transient),
+        shares=[float(visits[states].sum() / visits.sum()) for states in recurrent],
+        transient_share=float(visits[transient].sum() / visits.sum()),
+    )
+
+
+def _listed(names: Iterable[str], total: int) -> str:
+    more = f" and {total - _NAMED} more" if total > _NAMED else ""
+    return f"{', '.join(islice(names, _NAMED))}{more}"
+
+
+def _classes(counts: ExpectedCounts, visits: Floats, episodes: int) -> tuple[list[Ints], Ints]:
+    """Classes of states that the log moved between and did not leave, and the states that it left for good.
+
+    Moves are those that the log has seen, not those that the model allows: a fitted probability is seldom quite
+    zero. States without visits are in neither.
+    """
+    from scipy.sparse.csgraph import connected_components
+
+    visited = visits >= _OCCURRED
+    moves = counts.transitions.sum(axis=0) >= _OCCURRED
+    if episodes >= _OFTEN:  # a new episode leads back to where episodes begin
+        moves |= visited[:, None] & (counts.initial >= _OCCURRED)
+    _, labels = connected_components(moves, directed=True, connection="strong")
+    leaves = (moves & (labels[:, None] != labels)).any(axis=1)
+    open_classes = np.unique(labels[leaves])
+    closed = [label for label in np.unique(labels[visited]).tolist() if label not in open_classes]
+    return (
+        [np.flatnonzero((labels == label) & visited) for label in closed],
+        np.flatnonzero(visited & np.isin(labels, open_classes)),
+    )
+
+
+def _poor_fit(pomdp: POMDP, log: Trajectory) -> Diagnostics:
+    found = misfit(pomdp, log)
+    if not found.impossible:
+        if found.p_value >= _SIGNIFICANT or found.effect < _MISFIT:
+            return Diagnostics()
+        if repeated_steps(log).share >= _REPEATED:
+            return Diagnostics()  # copies double every deviation; they are noted before learning
+    reason = (
+        f"{found.impossible} of {found.steps} observations are impossible under it"
+        if found.impossible
+        else f"{_CLUES[found.clue]} (p {found.p_value:.1g}, {found.effect:.2f} standard deviations per step)"
+    )
+    return Diagnostics().noting(
+        "poor_fit",
+        f"the model does not explain the log: {reason}. Refine the model, allow more states, or check whether the log "
+        "is one system throughout",
+        **found._asdict(),
+    )
+
+
+_BETTER = "predicts better than the model's memory"
+_CLUES = {
+    "calibration": "its predicted probabilities are off",
+    "lag 1": f"the pair one step before {_BETTER}",
+    "lag 2": f"the pair two steps before {_BETTER}",
+    "lag 3": f"the pair three steps before {_BETTER}",
+    "last rare": f"what was seen last of the rarer observations {_BETTER}",
+    "unlikely": "observations that it calls all but impossible keep occurring",
+}

@@ -1,0 +1,242 @@
+"""What a model makes of a log: the expected number of times that it used each of its probabilities.
+
+The expected counts are the E-step of EM, and divided by the probabilities they are the gradient of the
+log-likelihood, so that every learner that climbs the likelihood is built on `expected_counts`. One call
+passes over the log three times in memory that does not grow with steps times states, on two cores if there
+are two, with the same bits on one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unlatch.arrays import Floats, Ints
+from unlatch.core.checks import frozen
+from unlatch.core.pomdp import POMDP, Emission
+from unlatch.core.trajectory import Trajectory
+from unlatch.errors import ResourceLimitError
+from unlatch.learn.likelihood.forward_backward import run_passes
+
+__all__ = [
+    "EncodedLog",
+    "ExpectedCounts",
+    "Parameters",
+    "encoded_log",
+    "expectation",
+    "expected_counts",
+    "maximization",
+    "parameters_of",
+]
+
+_MAX_OPERATORS = 1 << 28
+"""Numbers in the matrices of all symbols: two gigabytes."""
+
+_MAX_TABLE = 1 << 22
+"""Pairs up to which a table of all is quicker than sorting those that occur."""
+
+_NO_VISITS = 1e-200
+"""A row of expected counts with a smaller sum says nothing, not even in proportion."""
+
+_NEGLIGIBLE = 1e-100
+"""A probability below is set to zero: it can no longer matter, and denormal numbers are slow."""
+
+
+class Parameters(NamedTuple):
+    """The numbers of a POMDP, free to move: initial (S,), transitions (A, S, S), observations (A, S, O)."""
+
+    initial: Floats
+    transitions: Floats
+    observations: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedLog:
+    """A log prepared for many passes: one symbol per step for its pair (action, observation).
+
+    Attributes
+    ----------
+    symbols : array of uint32, shape (steps,)
+    begins : array of bool, shape (steps,)
+        True at the first step of every episode.
+    pair_actions, pair_observations : array of int, shape (symbols,)
+        What every symbol stands for; only pairs that occur have one.
+    pair_counts : array of int, shape (symbols,)
+    action_names, observation_names : tuple of str
+        The alphabets that the codes refer to.
+    """
+
+    symbols: NDArray[np.uint32]
+    begins: NDArray[np.bool_]
+    pair_actions: Ints
+    pair_observations: Ints
+    pair_counts: Ints
+    action_names: tuple[str, ...]
+    observation_names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.symbols)
+
+    @property
+    def n_actions(self) -> int:
+        return len(self.action_names)
+
+    @property
+    def n_observations(self) -> int:
+        return len(self.observation_names)
+
+    @property
+    def seen(self) -> Ints:
+        """How often every observation followed every action, shape (actions, observations)."""
+        table = np.zeros((self.n_actions, self.n_observations), dtype=np.int64)
+        table[self.pair_actions, self.pair_observations] = self.pair_counts
+        return table
+
+
+@dataclass(frozen=True, eq=False)
+class ExpectedCounts:
+    """Expected numbers of events in a log, given everything that was observed in it.
+
+    Attributes
+    ----------
+    initial : array, shape (states,)
+        Episodes that began in each state.
+    transitions : array, shape (actions, states, states)
+        With departure emission the transition after an episode's last step is not counted: nothing was
+        observed that depends on it.
+    observations : array, shape (actions, states, observations)
+        By the state that emits: the one left (departure) or the one reached (arrival).
+    log_likelihood : float
+        Of the log under the model, in nats.
+    """
+
+    initial: Floats
+    transitions: Floats
+    observations: Floats
+    log_likelihood: float
+
+
+def encoded_log(log: Trajectory, model: POMDP | None = None) -> EncodedLog:
+    """Prepare ``log`` in its own alphabets, or in those of ``model``."""
+    actions, observations = (log.actions, log.observations) if model is None else model.encode(log)
+    source = log if model is None else model
+    pairs, symbols, counts = _numbered(actions, observations, len(source.observation_names))
+    begins = np.zeros(len(log), dtype=bool)
+    begins[log.episode_starts] = True
+    return EncodedLog(
+        symbols=frozen(symbols),
+        begins=frozen(begins),
+        pair_actions=frozen(pairs // len(source.observation_names)),
+        pair_observations=frozen(pairs % len(source.observation_names)),
+        pair_counts=frozen(counts),
+        action_names=source.action_names,
+        observation_names=source.observation_names,
+    )
+
+
+def _numbered(
+    actions: Ints, observations: Ints, n_observations: int
+) -> tuple[Ints, NDArray[np.uint32], Ints]:
+    """The pairs that occur, the number of every step's pair among them, and how often each occurs."""
+    codes = actions * n_observations + observations
+    largest = int(codes.max(initial=0))
+    if largest > _MAX_TABLE:
+        pairs, symbols, counts = np.unique(codes, return_inverse=True, return_counts=True)
+        return pairs, symbols.astype(np.uint32), counts
+    counts = np.bincount(codes, minlength=1)
+    number = (np.cumsum(counts > 0) - 1).astype(np.uint32)
+    return np.flatnonzero(counts), number[codes], counts[counts > 0]
+
+
+def parameters_of(pomdp: POMDP) -> Parameters:
+    """The numbers of a model."""
+    return Parameters(pomdp.initial, pomdp.transitions, pomdp.observations)
+
+
+def expectation(pomdp: POMDP, log: Trajectory) -> ExpectedCounts:
+    """Expected counts of ``log`` under ``pomdp``; to pass over a log many times, use `expected_counts`."""
+    return expected_counts(parameters_of(pomdp), encoded_log(log, pomdp), emission=pomdp.emission)
+
+
+def expected_counts(
+    parameters: Parameters,
+    log: EncodedLog,
+    *,
+    emission: Emission = "departure",
+    block_length: int | None = None,
+    threads: int | None = None,
+) -> ExpectedCounts:
+    """Expected counts of a log under a model, by forward-backward messages.
+
+    Parameters
+    ----------
+    parameters : Parameters
+        Valid distributions; not checked again, because this is the inner loop of every climb.
+    log : EncodedLog
+    emission : "departure" or "arrival"
+    block_length : int, optional
+        Steps per block of the checkpointed pass; chosen for the cache by default.
+    threads : int, optional
+        1 or 2; by default as many as there are cores. Does not change the result.
+
+    Raises
+    ------
+    BeliefCollapseError
+        If an observation is impossible under the model and the steps before it.
+    """
+    if len(log) == 0:
+        nothing = Parameters(*(np.zeros_like(rows) for rows in parameters))
+        return ExpectedCounts(nothing.initial, nothing.transitions, nothing.observations, 0.0)
+    totals = run_passes(
+        _updates(parameters, log, emission),
+        parameters.initial,
+        log.symbols,
+        log.begins,
+        log.pair_counts,
+        departure=emission == "departure",
+        block_length=block_length,
+        threads=threads,
+    )
+    transitions = np.zeros_like(parameters.transitions)
+    np.add.at(transitions, log.pair_actions, totals.joint)
+    observations = np.zeros_like(parameters.observations)
+    emitted = totals.joint.sum(axis=2) + totals.last if emission == "departure" else totals.joint.sum(axis=1)
+    observations[log.pair_actions, :, log.pair_observations] = emitted
+    return ExpectedCounts(totals.first, transitions, observations, totals.log_likelihood)
+
+
+def _updates(parameters: Parameters, log: EncodedLog, emission: Emission) -> Floats:
+    """Joint probability of showing and moving, for every symbol of the log: (symbols, states, states)."""
+    size = len(log.pair_actions) * len(parameters.initial) ** 2
+    if size > _MAX_OPERATORS:
+        raise ResourceLimitError(
+            f"{len(log.pair_actions)} pairs of action and observation with {len(parameters.initial)} states "
+            f"need {size} numbers, at most {_MAX_OPERATORS} are allowed; use fewer states or merge symbols"
+        )
+    moves = parameters.transitions[log.pair_actions]
+    shown = parameters.observations[log.pair_actions, :, log.pair_observations]
+    result: Floats = moves * (shown[:, :, None] if emission == "departure" else shown[:, None, :])
+    return result
+
+
+def maximization(counts: ExpectedCounts, previous: Parameters) -> Parameters:
+    """The parameters that make the expected counts most likely: every row in proportion to its counts.
+
+    A row without counts keeps its previous values; the likelihood does not depend on it.
+    """
+    return Parameters(
+        initial=_proportional(counts.initial, previous.initial),
+        transitions=_proportional(counts.transitions, previous.transitions),
+        observations=_proportional(counts.observations, previous.observations),
+    )
+
+
+def _proportional(counts: Floats, previous: Floats) -> Floats:
+    totals = counts.sum(axis=-1, keepdims=True)
+    empty = totals < _NO_VISITS
+    rows = np.where(empty, previous, counts / np.where(empty, 1.0, totals))
+    result: Floats = np.where(rows < _NEGLIGIBLE, 0.0, rows)
+    return result

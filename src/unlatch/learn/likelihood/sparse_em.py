@@ -1,0 +1,109 @@
+"""How much a model costs: its free parameters, and how to do with fewer of them.
+
+At the maximum of the likelihood a log leaves whole families of models nearly equal, and some of them have many more
+zeros than others. Taking away single entries from an arbitrary member of the family does not lead there; EM that
+charges every entry its price does.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from unlatch.arrays import Flags, Floats
+from unlatch.core.pomdp import Emission
+from unlatch.core.progress import report
+from unlatch.errors import BeliefCollapseError
+from unlatch.learn.likelihood.climb import Ascent
+from unlatch.learn.likelihood.parameters import EncodedLog, Parameters, expected_counts
+from unlatch.learn.likelihood.starts import smoothed
+
+__all__ = ["free_parameters", "parameter_price", "penalized_likelihood", "thrifty"]
+
+_USED = 0.5
+"""Expected uses below which an entry is not counted as a parameter."""
+
+_THRIFTY_PASSES = 40
+_AJAR = 1e-6
+"""Chance given to closed entries, to see which of them are needed."""
+
+
+def free_parameters(ascent: Ascent) -> int:
+    """Numbers that the log had a say in: entries with expected uses, less one per row; and one for every state
+    after the first, since a row without a free number still has to say where it leads."""
+    total = ascent.n_states - 1
+    for rows in (ascent.counts.transitions, ascent.counts.observations):
+        used = (rows > _USED).sum(axis=-1)
+        total += int(np.maximum(used - 1, 0).sum())
+    return total
+
+
+def penalized_likelihood(ascent: Ascent, steps: int) -> float:
+    """Log-likelihood less half the logarithm of the steps for every free parameter (BIC, in nats)."""
+    return ascent.log_likelihood - free_parameters(ascent) * parameter_price(steps)
+
+
+def parameter_price(steps: int) -> float:
+    """Nats that a free parameter must gain to be worth it (BIC)."""
+    return 0.5 * float(np.log(steps))
+
+
+def thrifty(
+    parameters: Parameters,
+    log: EncodedLog,
+    *,
+    emission: Emission = "departure",
+    deadline: float | None = None,
+) -> Parameters | None:
+    """A model near this one with many zeros, to climb from; None if they make the log impossible or time is up.
+
+    Every pass of EM takes the price of a parameter off the expected uses of each entry, which moves the model along
+    the directions that the log leaves open to where entries vanish. What was closed and turns out to be needed
+    is opened again.
+    """
+    price = parameter_price(len(log))
+    current, needed = parameters, [np.zeros(rows.shape, dtype=bool) for rows in parameters]
+    for done in range(_THRIFTY_PASSES):
+        report("saving parameters", done, _THRIFTY_PASSES)
+        if deadline is not None and time.monotonic() > deadline:
+            return None
+        try:
+            counts = expected_counts(current, log, emission=emission)
+        except BeliefCollapseError:
+            current, needed = _reopened(current, parameters, needed, log, emission)
+            continue
+        current = current._replace(
+            transitions=_charged(counts.transitions, current.transitions, price, needed[1]),
+            observations=_charged(counts.observations, current.observations, price, needed[2]),
+        )
+    current, _ = _reopened(current, parameters, needed, log, emission)
+    try:
+        expected_counts(current, log, emission=emission)
+    except BeliefCollapseError:
+        return None
+    return current
+
+
+def _charged(uses: Floats, previous: Floats, price: float, free: Flags) -> Floats:
+    """Rows in proportion to the uses less their price; a row that cannot pay stays as it is."""
+    left = np.where(free, uses, np.maximum(uses - price, 0.0))
+    total = left.sum(axis=-1, keepdims=True)
+    result: Floats = np.where(total > 0, left / np.where(total > 0, total, 1.0), previous)
+    return result
+
+
+def _reopened(
+    current: Parameters, before: Parameters, needed: list[Flags], log: EncodedLog, emission: Emission
+) -> tuple[Parameters, list[Flags]]:
+    """The model with those entries as they were before that are used even where they are next to impossible."""
+    counts = expected_counts(smoothed(current, log, _AJAR), log, emission=emission)
+    uses = (counts.initial, counts.transitions, counts.observations)
+    needed = [
+        known | ((rows <= 0) & (old > 0) & (used > _USED))
+        for known, rows, old, used in zip(needed, current, before, uses, strict=True)
+    ]
+    opened = [
+        np.where(n & (rows <= 0), old, rows) for n, rows, old in zip(needed, current, before, strict=True)
+    ]
+    return Parameters(*(rows / rows.sum(axis=-1, keepdims=True) for rows in opened)), needed

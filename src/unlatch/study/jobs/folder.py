@@ -1,0 +1,252 @@
+"""The folder of a study on the disk, shared by any number of runners.
+
+::
+
+    study.json         what the units in here were computed from
+    units/3f/ID.json   one file a finished unit; the same bytes whoever computed it, and when
+    times/3f/ID.json   how long it took, how many attempts it needed: not the same in every run
+    claims/ID.lock     exists while a runner works on the unit, held by a kernel lock that dies with the runner
+
+A file is there whole or not at all, so a runner can be killed at any moment.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from unlatch.errors import StorageError
+from unlatch.files.atomic import write_atomically
+from unlatch.study.jobs.units import Study, Unit, canonical_bytes
+
+__all__ = ["Claim", "StudyFolder", "study_folder"]
+
+_FORMAT = 1
+_PATIENCE = 10.0
+"""Seconds to wait for another runner that is just opening the folder."""
+
+
+@contextmanager
+def study_folder(study: Study, path: Path, *, force: bool = False) -> Iterator[StudyFolder]:
+    """Open the folder of ``study`` at ``path``, make it if needed, and hold it open to fellow runners.
+
+    A folder that holds another configuration is refused with `StorageError`, because results of two would
+    be mixed. With ``force`` it is taken over: units whose function, parameters and seed are unchanged
+    stay, the others are run again, and ``study.json`` remembers that it happened.
+    """
+    folder = StudyFolder(study, path)
+    folder.make()
+    with _opened(path / "study.lock") as lock:
+        _enter(folder, lock, force)
+        yield folder
+
+
+class StudyFolder:
+    """Where results of one study are kept; see the module for what lies where."""
+
+    def __init__(self, study: Study, path: Path) -> None:
+        self.study, self.path = study, path
+
+    def make(self) -> None:
+        """Make the folders; what is there already stays."""
+        try:
+            for name in ("units", "times", "claims"):
+                (self.path / name).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(f"{self.path}: cannot make the folder: {error.strerror}") from None
+
+    def result(self, unit: Unit) -> dict[str, Any] | None:
+        """The content of the unit's file, or None if it is not finished.
+
+        A file that is damaged, or was computed from other parameters, counts as absent.
+        """
+        content = _read_json(self._file("units", unit))
+        if content.get("fingerprint") != self.study.fingerprint(unit) or content.get("format") != _FORMAT:
+            return None
+        return content
+
+    def seconds(self, unit: Unit) -> dict[str, Any]:
+        """Stage times of a finished unit, ``total`` and ``attempts`` among them; empty if unknown."""
+        return _read_json(self._file("times", unit))
+
+    def record(self, unit: Unit, content: Mapping[str, Any], times: Mapping[str, Any]) -> None:
+        """Write a unit's result. Times come first: a unit that is finished has them."""
+        described = {
+            "format": _FORMAT,
+            "unit": unit.id,
+            "fingerprint": self.study.fingerprint(unit),
+            **content,
+        }
+        for kind, value in (("times", times), ("units", described)):
+            target = self._file(kind, unit)
+            with suppress(FileExistsError):
+                os.mkdir(target.parent)
+            write_atomically(target, canonical_bytes(value) + b"\n")
+
+    def claim(self, unit: Unit) -> Claim | None:
+        """The right to run a unit, or None if another runner has it."""
+        return Claim.taken(self.path / "claims" / f"{unit.id}.lock")
+
+    def holder(self, unit: Unit) -> str:
+        """Who works on the unit, for people to read."""
+        with suppress(OSError):
+            return (self.path / "claims" / f"{unit.id}.lock").read_text().strip() or "a runner"
+        return "a runner"
+
+    def tidy(self) -> None:
+        """Remove what killed runners left behind. Only for a runner that is alone."""
+        leftovers = [*self.path.rglob(".unlatch-*.tmp"), *(self.path / "claims").glob("*.lock")]
+        for path in leftovers:
+            with suppress(OSError):
+                path.unlink()
+
+    def _file(self, kind: str, unit: Unit) -> Path:
+        shard = hashlib.sha256(unit.id.encode()).hexdigest()[:2]
+        return self.path / kind / shard / f"{unit.id}.json"
+
+    # --- configuration ------------------------------------------------------------------------------------
+
+    def stored(self) -> dict[str, Any]:
+        """What ``study.json`` says; empty if there is none."""
+        path = self.path / "study.json"
+        content = _read_json(path)
+        if not content and path.exists():
+            raise StorageError(f"{path}: damaged; move it away if the folder's results may be run again")
+        return content
+
+    def difference(self) -> str:
+        """How the folder's configuration differs from ours, in words; empty if it does not."""
+        stored = self.stored()
+        if not stored or stored.get("hash") == self.study.hash:
+            return ""
+        there, here = stored.get("configuration", {}), self.study.configuration
+        parts = [
+            f"{key} is {_shown(there.get(key))} there and {_shown(here.get(key))} here"
+            for key in dict.fromkeys([*there, *here])
+            if there.get(key) != here.get(key)
+        ]
+        return "; ".join(parts)
+
+    def store(self, overridden: str = "") -> None:
+        """Write our configuration; ``overridden`` is the difference that a forced run went over."""
+        stored = self.stored()
+        if stored.get("hash") == self.study.hash:
+            return
+        history = list(stored.get("history", []))
+        if overridden:
+            history.append({"forced": overridden, "before": stored["configuration"]})
+        content = {"hash": self.study.hash, "configuration": self.study.configuration, "history": history}
+        write_atomically(self.path / "study.json", json.dumps(content, indent=1).encode() + b"\n")
+
+
+class Claim:
+    """A kernel lock on a file of its own: gone with the process that took it, however that ended."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self._path, self._descriptor = path, descriptor
+
+    @classmethod
+    def taken(cls, path: Path) -> Claim | None:
+        """Take the lock without waiting.
+
+        A former holder removes the file while it still has the lock. Whoever opened the file before that
+        and got the lock after holds a file without a name, which is no claim.
+        """
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        except OSError as error:
+            raise StorageError(f"{path}: cannot lock: {error.strerror}") from None
+        claim = cls(path, descriptor)
+        if _locked(descriptor, fcntl.LOCK_EX) and claim._has_its_name():
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
+            return claim
+        os.close(descriptor)
+        return None
+
+    def _has_its_name(self) -> bool:
+        try:
+            return os.path.samestat(os.stat(self._path), os.fstat(self._descriptor))
+        except FileNotFoundError:
+            return False
+
+    def release(self) -> None:
+        """Give the unit back, finished or not."""
+        with suppress(OSError):
+            os.unlink(self._path)
+        os.close(self._descriptor)
+
+
+# --- one runner or several -------------------------------------------------------------------------------
+
+
+def _enter(folder: StudyFolder, lock: int, force: bool) -> None:
+    """Agree on the configuration: who comes first settles it, who joins must have the same.
+
+    The first has the folder to itself for a moment, to tidy up and write; then it shares it.
+    """
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        if _locked(lock, fcntl.LOCK_EX):
+            difference = folder.difference()
+            _refuse(folder, difference if not force else "")
+            folder.tidy()
+            folder.store(difference)
+        if _locked(lock, fcntl.LOCK_SH) and folder.stored():
+            _refuse(folder, folder.difference(), " by the runner that is at work there")
+            return
+        if time.monotonic() > deadline:
+            raise StorageError(f"{folder.path}: another runner keeps the folder locked; try again later")
+        time.sleep(0.02)
+
+
+def _refuse(folder: StudyFolder, difference: str, used: str = "") -> None:
+    if difference:
+        raise StorageError(
+            f"{folder.path}: used{used} for another configuration: {difference}. Choose another folder, or "
+            "force it, which keeps the units that did not change and records what differed"
+        )
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+    except OSError as error:
+        raise StorageError(f"{path}: cannot lock: {error.strerror}") from None
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _locked(descriptor: int, kind: int) -> bool:
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        raise StorageError(f"this file system cannot lock files: {error.strerror}") from None
+    return True
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    """An object from a small file; empty if the file is absent or damaged."""
+    try:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 40 else text[:12] + '..."'
