@@ -33,13 +33,13 @@ _HOMES = {
     "count_sequences": "learn.spectral.counting",
     "SequenceCounts": "learn.spectral.counting",
     "estimate_hankel": "learn.spectral.hankel",
-    "exact_hankel": "learn.spectral.hankel",
+    "exact_hankel": "learn.spectral.exact_hankel",
     "HankelMatrix": "learn.spectral.hankel",
     "factorize": "learn.spectral.factorize",
     "RankFactorization": "learn.spectral.factorize",
     "fit_psr": "learn.spectral.fit_psr",
     "examine": "learn.examine.log",
-    "examine_model": "learn.examine.log",
+    "examine_model": "learn.examine.model",
     "find_similarity": "learn.spectral.similarity",
     "SimilarityTransform": "learn.spectral.similarity",
     "recover_pomdp": "learn.spectral.recover",
@@ -88,7 +88,7 @@ if TYPE_CHECKING:
     from unlatch.learn.baselines.tensor import TensorResult as TensorResult
     from unlatch.learn.baselines.tensor import learn_tensor as learn_tensor
     from unlatch.learn.examine.log import examine as examine
-    from unlatch.learn.examine.log import examine_model as examine_model
+    from unlatch.learn.examine.model import examine_model as examine_model
     from unlatch.learn.likelihood.evidence import Evidence as Evidence
     from unlatch.learn.likelihood.refine import RefineResult as RefineResult
     from unlatch.learn.likelihood.refine import refine as refine
@@ -98,12 +98,12 @@ if TYPE_CHECKING:
     from unlatch.learn.pipeline import learn_psr as learn_psr
     from unlatch.learn.spectral.counting import SequenceCounts as SequenceCounts
     from unlatch.learn.spectral.counting import count_sequences as count_sequences
+    from unlatch.learn.spectral.exact_hankel import exact_hankel as exact_hankel
     from unlatch.learn.spectral.factorize import RankFactorization as RankFactorization
     from unlatch.learn.spectral.factorize import factorize as factorize
     from unlatch.learn.spectral.fit_psr import fit_psr as fit_psr
     from unlatch.learn.spectral.hankel import HankelMatrix as HankelMatrix
     from unlatch.learn.spectral.hankel import estimate_hankel as estimate_hankel
-    from unlatch.learn.spectral.hankel import exact_hankel as exact_hankel
     from unlatch.learn.spectral.recover import recover_pomdp as recover_pomdp
     from unlatch.learn.spectral.similarity import SimilarityTransform as SimilarityTransform
     from unlatch.learn.spectral.similarity import find_similarity as find_similarity

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import naive
 from unlatch import Trajectory, count_sequences
 from unlatch.kernels import counting
-from unlatch.learn.spectral.counting import BLOCKS, digits_per_word
+from unlatch.learn.spectral.windows import BLOCKS, digits_per_word
 
 BASES = [1, 2, 6, 40, 128, 10_000, 2**31, 2**59]
 

@@ -8,9 +8,10 @@ import pytest
 from unlatch import POMDP, domains, simulate
 from unlatch.compare.bounds import cramer_rao_bound
 from unlatch.errors import UsageError
-from unlatch.learn.likelihood.climb import SquareRoots
+from unlatch.learn.likelihood.coordinates import SquareRoots
+from unlatch.learn.likelihood.forward_backward import expected_counts
 from unlatch.learn.likelihood.information import information_matrix, row_variances
-from unlatch.learn.likelihood.parameters import encoded_log, expected_counts, parameters_of
+from unlatch.learn.likelihood.parameters import encoded_log, parameters_of
 from unlatch.study.efficiency import (
     GROUPS,
     build_efficiency_study,

@@ -12,16 +12,16 @@ from unlatch.core.pomdp import Emission
 from unlatch.core.progress import listening
 from unlatch.errors import BeliefCollapseError, NotLearnableError, NumericalError, UsageError
 from unlatch.learn.baselines import baum_welch as em_module
-from unlatch.learn.baselines.baum_welch import EMResult, random_parameters
+from unlatch.learn.baselines.baum_welch import EMResult
+from unlatch.learn.likelihood.forward_backward import expectation, expected_counts
 from unlatch.learn.likelihood.parameters import (
     ExpectedCounts,
     Parameters,
     encoded_log,
-    expectation,
-    expected_counts,
     maximization,
     parameters_of,
 )
+from unlatch.learn.likelihood.starts import random_parameters
 
 EMISSIONS = pytest.mark.parametrize("emission", ["departure", "arrival"])
 

@@ -11,13 +11,15 @@ import naive
 from unlatch import POMDP, Trajectory, domains, learn_pomdp, simulate
 from unlatch.errors import NotLearnableError
 from unlatch.kernels.filtering import add_residuals, predict_steps
+from unlatch.learn.examine.chi_square import ChiSquare, chi_square
 from unlatch.learn.examine.duplicates import repeated_steps
 from unlatch.learn.examine.goodness_of_fit import misfit
-from unlatch.learn.examine.log import examine, examine_model, refuse_deterministic_policy
-from unlatch.learn.examine.log_samples import ChiSquare, chi_square, pooling, stretches
+from unlatch.learn.examine.log import examine, refuse_deterministic_policy
+from unlatch.learn.examine.log_samples import pooling, stretches
+from unlatch.learn.examine.model import examine_model
 from unlatch.learn.examine.policy_dependence import dependence_on_observations
 from unlatch.learn.examine.stationarity import drift_between_halves
-from unlatch.learn.likelihood.parameters import expectation
+from unlatch.learn.likelihood.forward_backward import expectation
 
 HEALTHY = [
     "tiger",

@@ -8,8 +8,8 @@ import pytest
 import naive
 from unlatch import Trajectory, count_sequences, domains, estimate_hankel, exact_hankel, simulate
 from unlatch.errors import DataError, ResourceLimitError, UsageError
-from unlatch.learn.spectral import hankel as module
-from unlatch.learn.spectral.counting import BLOCKS
+from unlatch.learn.spectral import exact_hankel as module
+from unlatch.learn.spectral.windows import BLOCKS
 
 LOG = simulate(domains.tiger(), 300, episodes=2, rng=0)
 
@@ -165,7 +165,7 @@ def test_the_policy_moves_the_start():
 def test_limits(monkeypatch):
     with pytest.raises(UsageError, match="history_length must be at least 2"):
         exact_hankel(domains.tiger(), history_length=1, test_length=1)
-    monkeypatch.setattr(module, "_MAX_ENTRIES", 1000)
+    monkeypatch.setattr(module, "MAX_ENTRIES", 1000)
     with pytest.raises(ResourceLimitError, match="10 histories, 10 tests and 18 pairs"):
         exact_hankel(domains.tiger(), history_length=2, test_length=1)
     with pytest.raises(ResourceLimitError, match="too many sequences"):

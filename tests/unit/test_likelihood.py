@@ -12,24 +12,16 @@ import unlatch
 from unlatch import POMDP, domains, simulate
 from unlatch.compare.errors import observation_l1_all, transition_l1
 from unlatch.errors import UsageError
-from unlatch.learn.likelihood.climb import SquareRoots, climb
+from unlatch.learn.likelihood.bic import free_parameters, penalized_likelihood
+from unlatch.learn.likelihood.climb import climb
+from unlatch.learn.likelihood.coordinates import SquareRoots
 from unlatch.learn.likelihood.evidence import weigh
-from unlatch.learn.likelihood.parameters import (
-    ExpectedCounts,
-    Parameters,
-    encoded_log,
-    expected_counts,
-    parameters_of,
-)
+from unlatch.learn.likelihood.forward_backward import expected_counts
+from unlatch.learn.likelihood.parameters import ExpectedCounts, Parameters, encoded_log, parameters_of
 from unlatch.learn.likelihood.refine import refine
-from unlatch.learn.likelihood.search import (
-    StateSearch,
-    cheapest_pairs,
-    doubled_states,
-    merged_states,
-    search_states,
-)
-from unlatch.learn.likelihood.sparse_em import free_parameters, penalized_likelihood, thrifty
+from unlatch.learn.likelihood.search import StateSearch, search_states
+from unlatch.learn.likelihood.sparse_em import thrifty
+from unlatch.learn.likelihood.split_merge import cheapest_pairs, doubled_states, merged_states
 from unlatch.learn.likelihood.starts import opened, single_state, smoothed
 from unlatch.study.efficiency import random_model
 
@@ -195,8 +187,8 @@ def test_refine_opens_zeros_that_the_log_contradicts() -> None:
 def test_doubling_keeps_the_likelihood_when_nothing_is_jittered(
     emission: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("unlatch.learn.likelihood.search._OBSERVATION_NOISE", 0.0)
-    monkeypatch.setattr("unlatch.learn.likelihood.search._TRANSITION_NOISE", 0.0)
+    monkeypatch.setattr("unlatch.learn.likelihood.split_merge._OBSERVATION_NOISE", 0.0)
+    monkeypatch.setattr("unlatch.learn.likelihood.split_merge._TRANSITION_NOISE", 0.0)
     model = replace(blurred(domains.tmaze(), 1), emission=emission)
     log = encoded_log(simulate(model, 400, rng=0))
     doubled = doubled_states(parameters_of(model), 0.9, np.random.default_rng(0))
@@ -292,7 +284,7 @@ def test_interruption_gives_the_best_model_so_far(moment: float, monkeypatch: py
             raise KeyboardInterrupt
         return expected_counts(*arguments, **options)  # type: ignore[arg-type]
 
-    for module in ("climb", "refine", "information", "sparse_em"):
+    for module in ("climb", "zeros", "information", "sparse_em"):
         monkeypatch.setattr(f"unlatch.learn.likelihood.{module}.expected_counts", counted)
     whole = unlatch.learn_pomdp(log, rng=0)
     assert "interrupted" not in whole.diagnostics

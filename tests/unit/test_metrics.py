@@ -10,14 +10,13 @@ import pytest
 from unlatch import POMDP, PSR, Partition, Trajectory, domains, simulate
 from unlatch.compare.errors import (
     held_out_gap,
-    match_observation_rows,
-    match_states,
     observation_l1,
     observation_l1_all,
     three_step_transition_l1,
     transition_l1,
     true_partition,
 )
+from unlatch.compare.match_states import match_observation_rows, match_states
 from unlatch.errors import DataError
 
 ALIASED = [domains.tmaze(rooms) for rooms in range(1, 7)]

@@ -23,7 +23,7 @@ from unlatch import (
 )
 from unlatch.errors import DataError
 from unlatch.learn.spectral import counting as module
-from unlatch.learn.spectral.counting import BLOCKS
+from unlatch.learn.spectral.windows import BLOCKS
 
 TIGER = domains.tiger()
 CAUTIOUS = np.array(

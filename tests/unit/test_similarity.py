@@ -19,8 +19,8 @@ from unlatch import (
     simulate,
 )
 from unlatch.errors import NotLearnableError, NumericalError, UsageError
+from unlatch.learn.spectral.inverse_family import InverseFamily
 from unlatch.learn.spectral.joint_diagonalization import diagonals
-from unlatch.learn.spectral.similarity import _Family
 
 RNG = np.random.default_rng(1)
 BASIS = RNG.standard_normal((4, 4)) + 2 * np.eye(4)
@@ -208,17 +208,17 @@ def test_noisier_actions_weigh_less(rng):
         for _ in range(8)
     )
     psr = PSR(exact.initial, exact.updates, exact.final, replicates=replicates)
-    weights = _Family(psr, (0, 1), "departure", weighted=True).weights
+    weights = InverseFamily(psr, (0, 1), "departure", weighted=True).weights
     assert weights[:2].tolist() == [1.0, 1.0]
     assert 1 / 30 < weights[2] == weights[3] < 1 / 3
-    assert _Family(psr, (0, 1), "departure", weighted=False).weights.tolist() == [1.0] * 4
+    assert InverseFamily(psr, (0, 1), "departure", weighted=False).weights.tolist() == [1.0] * 4
 
 
 def test_pairs_that_noise_cannot_tell_apart_are_frozen():
     """Of the six pairs of T-Maze states only the two rooms look alike."""
     psr = estimated(domains.tmaze(), 100_000, (2, 1))
     found = find_similarity(psr, rng=0)
-    family = _Family(psr, found.full_rank_actions, "departure", weighted=True)
+    family = InverseFamily(psr, found.full_rank_actions, "departure", weighted=True)
     d = diagonals(family.whole, found.matrix)
     squared = np.einsum("k,kij->ij", family.weights, (d[:, :, None] - d[:, None, :]) ** 2)
     frozen = squared <= family.frozen_gaps(found.matrix)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from unlatch import POMDP, TensorResult, domains, exact_hankel, factorize, learn_tensor, simulate
-from unlatch.compare.errors import match_states
+from unlatch.compare.match_states import match_states
 from unlatch.core.pomdp import Emission
 from unlatch.errors import NotLearnableError, UnlatchError, UsageError
 from unlatch.learn.baselines.tensor import learn_tensor_from_hankel

@@ -25,7 +25,7 @@ def demo(steps: int, seed: int, out: Path) -> None:
     neither doors nor tiger, only what was done and what was heard and paid.
     """
     from unlatch import domains
-    from unlatch.compare.errors import match_states
+    from unlatch.compare.match_states import match_states
     from unlatch.errors import StorageError
     from unlatch.files.logs import write_log
     from unlatch.files.models import save_model

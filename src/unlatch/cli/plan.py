@@ -202,7 +202,7 @@ def _number(text: str) -> int:
 
 def _judge(goals: tuple[str, ...], agent: Any, states: POMDP | None, truth: POMDP) -> Reward:
     """The same goal said of the true system: states and cells of the agent's model found again there."""
-    from unlatch.compare.errors import match_states
+    from unlatch.compare.match_states import match_states
     from unlatch.core.reward import Reward
 
     if agent is truth or all(

@@ -12,9 +12,10 @@ from unlatch.arrays import Floats
 from unlatch.core.pomdp import POMDP
 from unlatch.core.progress import report
 from unlatch.core.random import RandomSource
-from unlatch.learn.likelihood.climb import SquareRoots
+from unlatch.learn.likelihood.coordinates import SquareRoots
+from unlatch.learn.likelihood.forward_backward import expected_counts
 from unlatch.learn.likelihood.information import information_matrix, row_variances
-from unlatch.learn.likelihood.parameters import encoded_log, expected_counts, parameters_of
+from unlatch.learn.likelihood.parameters import encoded_log, parameters_of
 from unlatch.simulation import simulate
 
 __all__ = ["ErrorBound", "cramer_rao_bound"]

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple
-
-import numpy as np
+from typing import Literal
 
 from unlatch.arrays import Floats
 from unlatch.core.diagnostics import Diagnostics
@@ -16,20 +14,19 @@ from unlatch.core.psr import PSR
 from unlatch.core.random import RandomSource, resolve_rng
 from unlatch.core.trajectory import Trajectory
 from unlatch.errors import NotLearnableError, NumericalError, UsageError
-from unlatch.learn.examine.log import examine, examine_model, refuse_deterministic_policy
+from unlatch.learn.examine.log import examine, refuse_deterministic_policy
+from unlatch.learn.examine.model import examine_model
 from unlatch.learn.likelihood.evidence import Evidence
 from unlatch.learn.likelihood.select_states import Completion, complete
-from unlatch.learn.spectral.counting import BLOCKS, SequenceCounts, count_sequences
+from unlatch.learn.spectral.counting import SequenceCounts
 from unlatch.learn.spectral.factorize import RankFactorization, Scaling, factorize
 from unlatch.learn.spectral.fit_psr import fit_psr
-from unlatch.learn.spectral.hankel import HankelMatrix, estimate_hankel
+from unlatch.learn.spectral.hankel import HankelMatrix
+from unlatch.learn.spectral.lengths import factorize_log
 from unlatch.learn.spectral.recover import REPAIRS, read_off
 from unlatch.learn.spectral.similarity import CellBasis, SimilarityTransform, find_similarity
 
-__all__ = ["LearnResult", "factorize_log", "learn_from_hankel", "learn_pomdp", "learn_psr"]
-
-_MAX_TEST_LENGTH = 5
-_MAX_WINDOWS = 5_000_000
+__all__ = ["LearnResult", "learn_from_hankel", "learn_pomdp", "learn_psr"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -339,87 +336,3 @@ def _is_dense(rotation: str) -> bool:
     if rotation not in ("cells", "dense"):
         raise UsageError(f"rotation must be 'cells' or 'dense', got {rotation!r}")
     return rotation == "dense"
-
-
-def factorize_log(
-    log: Trajectory,
-    *,
-    rank: int | None,
-    rank_tolerance: float | None,
-    max_rank: int,
-    history_length: int | None,
-    test_length: int | None,
-    scaling: Scaling,
-    rotate: bool,
-    rng: np.random.Generator,
-) -> tuple[SequenceCounts, HankelMatrix, RankFactorization]:
-    """Counts, Hankel matrix and factorization at the given lengths, or at lengths chosen by growing."""
-    if history_length is not None or test_length is not None:
-        tests = test_length if test_length is not None else max(history_length - 1, 1)  # type: ignore[operator]
-        histories = history_length if history_length is not None else tests + 1
-        counts = count_sequences(log, history_length=histories, test_length=tests)
-        hankel = estimate_hankel(counts)
-    else:
-        counts, hankel = _grown(log, rank, max_rank, rng)
-    factorization = factorize(
-        hankel,
-        rank=rank,
-        rank_tolerance=rank_tolerance,
-        max_rank=max_rank,
-        scaling=scaling,
-        rotate=rotate,
-        rng=rng,
-    )
-    return counts, hankel, factorization
-
-
-def _grown(
-    log: Trajectory, rank: int | None, max_rank: int, rng: np.random.Generator
-) -> tuple[SequenceCounts, HankelMatrix]:
-    """The shortest histories and tests beyond which no further state shows itself above the noise."""
-    best = _measured(log, 1, max_rank, rng)
-    if rank is None:
-        _refuse_too_short(best.counts)
-    for tests in range(2, _MAX_TEST_LENGTH + 1):
-        if (rank is not None and best.rank >= rank) or not _can_grow(log, best.counts):
-            break
-        longer = _measured(log, tests, max_rank, rng)
-        if longer.rank <= best.rank and (rank is None or rank <= min(best.hankel.shape)):
-            break
-        best = longer
-    return best.counts, best.hankel
-
-
-def _refuse_too_short(counts: SequenceCounts) -> None:
-    """Noise is told from the scatter between blocks of the log, so a sequence must have been tried in most."""
-    tries = counts.table(2).typical_tries(counts.n_observations)
-    if tries < BLOCKS:
-        raise NotLearnableError(
-            f"{counts.steps} steps are too few to tell states from noise: two actions in a row were tried about "
-            f"{tries:.1f} times, at least {BLOCKS} are needed. Log some {BLOCKS * counts.n_actions**2} steps or "
-            "more, or fix the rank"
-        )
-
-
-class _Measured(NamedTuple):
-    counts: SequenceCounts
-    hankel: HankelMatrix
-    rank: int
-
-
-def _measured(log: Trajectory, tests: int, max_rank: int, rng: np.random.Generator) -> _Measured:
-    counts = count_sequences(log, history_length=tests + 1, test_length=tests)
-    hankel = estimate_hankel(counts)
-    return _Measured(counts, hankel, factorize(hankel, max_rank=max_rank, scaling="none", rng=rng).rank)
-
-
-def _can_grow(log: Trajectory, counts: SequenceCounts) -> bool:
-    """Whether windows two pairs longer exist and their number stays within memory."""
-    longest_episode = int((log.episode_ends - log.episode_starts).max(initial=0))
-    longest = len(counts.tables)
-    tries = counts.table(longest).typical_tries(counts.n_observations) / counts.n_actions
-    if tries < BLOCKS:
-        return False
-    growth = len(counts.table(longest)) / len(counts.table(longest - 1))
-    expected = min(len(counts.table(longest)) * growth**2, len(log))
-    return longest_episode > longest + 2 and expected <= _MAX_WINDOWS

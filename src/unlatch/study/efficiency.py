@@ -16,8 +16,8 @@ from unlatch.arrays import Floats
 from unlatch.core.pomdp import POMDP
 from unlatch.domains import by_name
 from unlatch.errors import UsageError
+from unlatch.learn.likelihood.bic import penalized_likelihood
 from unlatch.learn.likelihood.refine import RefineResult, refine
-from unlatch.learn.likelihood.sparse_em import penalized_likelihood
 from unlatch.learn.pipeline import LearnResult, learn_pomdp
 from unlatch.simulation import simulate
 from unlatch.study.experiments import measure_model

@@ -12,13 +12,13 @@ import numpy as np
 
 from unlatch import linalg
 from unlatch.compare.errors import (
-    match_states,
     observation_l1,
     observation_l1_all,
     three_step_transition_l1,
     transition_l1,
     true_partition,
 )
+from unlatch.compare.match_states import match_states
 from unlatch.core.partition_model import PartitionModel
 from unlatch.core.pomdp import POMDP
 from unlatch.core.psr import PSR

@@ -8,12 +8,8 @@ import numpy as np
 
 from unlatch import linalg
 from unlatch.arrays import Floats
-from unlatch.compare.errors import (
-    match_observation_rows,
-    observation_l1,
-    three_step_transition_l1,
-    true_partition,
-)
+from unlatch.compare.errors import observation_l1, three_step_transition_l1, true_partition
+from unlatch.compare.match_states import match_observation_rows
 from unlatch.core.pomdp import POMDP
 from unlatch.errors import UsageError
 from unlatch.learn.pipeline import LearnResult

@@ -19,15 +19,16 @@ from unlatch.core.psr import PSR
 from unlatch.core.random import RandomSource, resolve_rng
 from unlatch.core.trajectory import Trajectory
 from unlatch.errors import NotLearnableError, NumericalError, UsageError
+from unlatch.learn.likelihood.forward_backward import expected_counts
 from unlatch.learn.likelihood.parameters import (
     EncodedLog,
     ExpectedCounts,
     Parameters,
     encoded_log,
-    expected_counts,
     maximization,
     parameters_of,
 )
+from unlatch.learn.likelihood.starts import random_parameters
 from unlatch.learn.state_order import canonical_order
 
 __all__ = ["EMResult", "learn_em"]
@@ -203,24 +204,6 @@ def _refuse_unlearnable(steps: EncodedLog, states: int, force: bool) -> None:
             f"{states} states have {parameters} free probabilities, more than the log's {len(steps)} steps; "
             "use fewer states, log more steps, or pass force=True"
         )
-
-
-def random_parameters(steps: EncodedLog, states: int, rng: np.random.Generator) -> Parameters:
-    """A random start: flat Dirichlet rows over what was seen after each action.
-
-    An action that was never tried gets a placeholder: it moves nothing and shows what the whole log shows.
-    """
-    untried = steps.seen.sum(axis=1) == 0
-    transitions = rng.dirichlet(np.ones(states), size=(steps.n_actions, states))
-    shares = rng.standard_exponential((steps.n_actions, states, steps.n_observations))
-    shares *= (steps.seen > 0)[:, None]
-    transitions[untried] = np.eye(states)
-    shares[untried] = steps.seen.sum(axis=0)
-    return Parameters(
-        initial=rng.dirichlet(np.ones(states)),
-        transitions=transitions,
-        observations=shares / shares.sum(axis=2, keepdims=True),
-    )
 
 
 def _climb(

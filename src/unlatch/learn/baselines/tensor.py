@@ -28,12 +28,12 @@ from unlatch.core.psr import PSR
 from unlatch.core.random import RandomSource, resolve_rng
 from unlatch.core.trajectory import Trajectory
 from unlatch.errors import NotLearnableError, NumericalError, UsageError
-from unlatch.learn.pipeline import factorize_log
 from unlatch.learn.significance import jackknife_variance
 from unlatch.learn.spectral.factorize import RankFactorization, factorize
 from unlatch.learn.spectral.fit_psr import fit_psr
 from unlatch.learn.spectral.hankel import HankelMatrix
 from unlatch.learn.spectral.joint_diagonalization import diagonals, newton_refinement, random_basis
+from unlatch.learn.spectral.lengths import factorize_log
 from unlatch.learn.spectral.recover import read_off
 from unlatch.learn.spectral.similarity import SimilarityTransform
 from unlatch.learn.state_order import canonical_order

@@ -10,7 +10,8 @@ from scipy.special import pdtrc
 from unlatch.arrays import Flags, Floats, Ints
 from unlatch.core.pomdp import POMDP
 from unlatch.core.trajectory import Trajectory
-from unlatch.learn.examine.log_samples import ChiSquare, chi_square, counted, pooling
+from unlatch.learn.examine.chi_square import ChiSquare, chi_square
+from unlatch.learn.examine.log_samples import counted, pooling
 
 __all__ = ["Misfit", "misfit"]
 

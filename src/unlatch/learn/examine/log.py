@@ -11,24 +11,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from unlatch.arrays import Floats, Ints
+from unlatch.arrays import Ints
 from unlatch.core.diagnostics import Diagnostics
-from unlatch.core.pomdp import POMDP
 from unlatch.core.trajectory import Trajectory
-from unlatch.errors import BeliefCollapseError, NotLearnableError
+from unlatch.errors import NotLearnableError
 from unlatch.learn.examine.duplicates import repeated_steps
-from unlatch.learn.examine.goodness_of_fit import misfit
 from unlatch.learn.examine.log_samples import counted
 from unlatch.learn.examine.policy_dependence import dependence_on_observations
 from unlatch.learn.examine.stationarity import drift_between_halves
-from unlatch.learn.likelihood.parameters import ExpectedCounts, expectation
 
-__all__ = ["examine", "examine_model", "refuse_deterministic_policy"]
+__all__ = ["examine", "refuse_deterministic_policy"]
 
 _CHUNK = 1 << 20
 """Steps looked at together, which bounds the memory."""
 
-_SIGNIFICANT = 1e-6
+SIGNIFICANT = 1e-6
 _DRIFTING = 1e-4
 """Chance of a false alarm; more for drift, which is judged from the scatter of few blocks."""
 
@@ -36,10 +33,7 @@ _DEPENDENT = 0.02
 """Cramér's V above which the dependence of actions on observations is worth a word. A log of millions of steps
 makes the smallest dependence significant; one below moves no estimate by more than its noise."""
 
-_MISFIT = 0.03
-"""Standardized residual per step above which a fit is called poor, for the same reason."""
-
-_REPEATED = 0.01
+REPEATED = 0.01
 """Share of repeated steps from which on they change how much a log seems to say."""
 
 _FUNCTION = 0.999
@@ -51,13 +45,7 @@ _FEW_STEPS = 40
 _NAMED = 10
 """How many untried pairs, or states, a message names."""
 
-_OCCURRED = 0.5
-"""Expected number of times from which on a move counts as one that the log has seen."""
-
-_VISIBLE = 1e-3
-"""Share of a log from which on a class of states is more than a rounding of its edges."""
-
-_OFTEN = 10
+OFTEN = 10
 """Visits, or episodes, from which on a part of the system was not only passed through."""
 
 
@@ -81,26 +69,6 @@ def examine(log: Trajectory) -> Diagnostics:
     if "repeated_log" in notes:
         return notes  # copies double every deviation: nothing that is tested by the number of steps could be trusted
     return notes + _actions_depend_on_observations(log)
-
-
-def examine_model(pomdp: POMDP, log: Trajectory, *, counts: ExpectedCounts | None = None) -> Diagnostics:
-    """Whether ``pomdp``, learned from ``log``, explains it, and which of its states the log says little about.
-
-    Parameters
-    ----------
-    pomdp : POMDP
-    log : Trajectory
-    counts : ExpectedCounts, optional
-        Of ``log`` under ``pomdp``, if they are at hand; computed otherwise.
-
-    Returns
-    -------
-    Diagnostics
-        Any of ``several_classes`` and ``poor_fit``.
-    """
-    if len(log) == 0:
-        return Diagnostics()
-    return _several_classes(pomdp, log, counts) + _poor_fit(pomdp, log)
 
 
 # --- before learning ------------------------------------------------------------------------------------
@@ -154,7 +122,7 @@ class _Tried(NamedTuple):
         if steps < _FEW_STEPS:
             return False
         others = steps - int(np.bincount(self.pairs % self.width, weights=self.counts).max())
-        return others >= _OFTEN and (1 - self.explained()) * steps <= others / _OFTEN
+        return others >= OFTEN and (1 - self.explained()) * steps <= others / OFTEN
 
 
 def _observations_and_next_actions(log: Trajectory) -> Iterator[Ints]:
@@ -180,7 +148,7 @@ def _refuse(log: Trajectory, tried: _Tried) -> None:
     )
     raise NotLearnableError(
         f"the last observation settles the action, in {tried.explained():.2%} of the steps, so that some were never "
-        f"tried: {_listed(untried, missing)}. What they would do cannot be learned from this log: log again with "
+        f"tried: {listed(untried, missing)}. What they would do cannot be learned from this log: log again with "
         "actions chosen at random, at least now and then"
     )
 
@@ -224,7 +192,7 @@ def _actions_depend_on_observations(log: Trajectory) -> Diagnostics:
     if log.probabilities is not None:
         return Diagnostics()  # the policy is known, and accounted for
     found = dependence_on_observations(log)
-    if not found.confirmed or found.p_value >= _SIGNIFICANT or found.effect < _DEPENDENT:
+    if not found.confirmed or found.p_value >= SIGNIFICANT or found.effect < _DEPENDENT:
         return Diagnostics()
     return Diagnostics().noting(
         "actions_depend_on_observations",
@@ -250,7 +218,7 @@ def _drift(log: Trajectory) -> Diagnostics:
 
 def _repeated_log(log: Trajectory) -> Diagnostics:
     found = repeated_steps(log)
-    if found.share < _REPEATED:
+    if found.share < REPEATED:
         return Diagnostics()
     return Diagnostics().noting(
         "repeated_log",
@@ -264,92 +232,6 @@ def _repeated_log(log: Trajectory) -> Diagnostics:
 # --- after learning -------------------------------------------------------------------------------------
 
 
-def _several_classes(pomdp: POMDP, log: Trajectory, counts: ExpectedCounts | None) -> Diagnostics:
-    if counts is None:
-        try:
-            counts = expectation(pomdp, log)
-        except BeliefCollapseError:
-            return Diagnostics()  # the log is impossible under the model: a poor fit, and noted as such
-    visits = counts.observations.sum(axis=(0, 2))
-    recurrent, transient = _classes(counts, visits, log.n_episodes)
-    least = max(_VISIBLE * visits.sum(), _OFTEN)
-    recurrent = [states for states in recurrent if visits[states].sum() >= least]
-    passed = visits[transient].sum() >= least
-    if len(recurrent) < 2 and not passed:
-        return Diagnostics()
-
-    def named(states: Ints) -> list[str]:
-        return [pomdp.state_names[state] for state in states.tolist()]
-
-    def told(states: Ints) -> str:
-        return f"{_listed(named(states), len(states))} ({visits[states].sum() / visits.sum():.1%} of it)"
-
-    left = f", having left for good {told(transient)}" if passed else ""
-    return Diagnostics().noting(
-        "several_classes",
-        f"the log does not move freely between all states: it stays in {'; '.join(map(told, recurrent))}{left}. "
-        "What it entered or left once it says little about, and averages over it mix the classes. Learn from the parts "
-        "apart, or log many episodes",
-        recurrent=[named(states) for states in recurrent],
-        transient=named(transient),
-        shares=[float(visits[states].sum() / visits.sum()) for states in recurrent],
-        transient_share=float(visits[transient].sum() / visits.sum()),
-    )
-
-
-def _listed(names: Iterable[str], total: int) -> str:
+def listed(names: Iterable[str], total: int) -> str:
     more = f" and {total - _NAMED} more" if total > _NAMED else ""
     return f"{', '.join(islice(names, _NAMED))}{more}"
-
-
-def _classes(counts: ExpectedCounts, visits: Floats, episodes: int) -> tuple[list[Ints], Ints]:
-    """Classes of states that the log moved between and did not leave, and the states that it left for good.
-
-    Moves are those that the log has seen, not those that the model allows: a fitted probability is seldom quite
-    zero. States without visits are in neither.
-    """
-    from scipy.sparse.csgraph import connected_components
-
-    visited = visits >= _OCCURRED
-    moves = counts.transitions.sum(axis=0) >= _OCCURRED
-    if episodes >= _OFTEN:  # a new episode leads back to where episodes begin
-        moves |= visited[:, None] & (counts.initial >= _OCCURRED)
-    _, labels = connected_components(moves, directed=True, connection="strong")
-    leaves = (moves & (labels[:, None] != labels)).any(axis=1)
-    open_classes = np.unique(labels[leaves])
-    closed = [label for label in np.unique(labels[visited]).tolist() if label not in open_classes]
-    return (
-        [np.flatnonzero((labels == label) & visited) for label in closed],
-        np.flatnonzero(visited & np.isin(labels, open_classes)),
-    )
-
-
-def _poor_fit(pomdp: POMDP, log: Trajectory) -> Diagnostics:
-    found = misfit(pomdp, log)
-    if not found.impossible:
-        if found.p_value >= _SIGNIFICANT or found.effect < _MISFIT:
-            return Diagnostics()
-        if repeated_steps(log).share >= _REPEATED:
-            return Diagnostics()  # copies double every deviation; they are noted before learning
-    reason = (
-        f"{found.impossible} of {found.steps} observations are impossible under it"
-        if found.impossible
-        else f"{_CLUES[found.clue]} (p {found.p_value:.1g}, {found.effect:.2f} standard deviations per step)"
-    )
-    return Diagnostics().noting(
-        "poor_fit",
-        f"the model does not explain the log: {reason}. Refine the model, allow more states, or check whether the log "
-        "is one system throughout",
-        **found._asdict(),
-    )
-
-
-_BETTER = "predicts better than the model's memory"
-_CLUES = {
-    "calibration": "its predicted probabilities are off",
-    "lag 1": f"the pair one step before {_BETTER}",
-    "lag 2": f"the pair two steps before {_BETTER}",
-    "lag 3": f"the pair three steps before {_BETTER}",
-    "last rare": f"what was seen last of the rarer observations {_BETTER}",
-    "unlikely": "observations that it calls all but impossible keep occurring",
-}

@@ -8,15 +8,8 @@ import numpy as np
 
 from unlatch.arrays import Floats, Ints
 from unlatch.core.trajectory import Trajectory
-from unlatch.learn.examine.log_samples import (
-    ChiSquare,
-    Stretch,
-    chi_square,
-    counted,
-    pooling,
-    renumbered,
-    stretches,
-)
+from unlatch.learn.examine.chi_square import ChiSquare, chi_square
+from unlatch.learn.examine.log_samples import Stretch, counted, pooling, renumbered, stretches
 
 __all__ = ["Dependence", "dependence_on_observations"]
 

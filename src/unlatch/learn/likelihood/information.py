@@ -9,8 +9,9 @@ import numpy as np
 from unlatch import linalg
 from unlatch.arrays import Floats
 from unlatch.core.pomdp import Emission
-from unlatch.learn.likelihood.climb import SquareRoots
-from unlatch.learn.likelihood.parameters import EncodedLog, Parameters, expected_counts
+from unlatch.learn.likelihood.coordinates import SquareRoots
+from unlatch.learn.likelihood.forward_backward import expected_counts
+from unlatch.learn.likelihood.parameters import EncodedLog, Parameters
 
 __all__ = ["information_matrix", "row_variances"]
 

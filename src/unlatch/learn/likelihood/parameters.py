@@ -16,24 +16,10 @@ from numpy.typing import NDArray
 
 from unlatch.arrays import Floats, Ints
 from unlatch.core.checks import frozen
-from unlatch.core.pomdp import POMDP, Emission
+from unlatch.core.pomdp import POMDP
 from unlatch.core.trajectory import Trajectory
-from unlatch.errors import ResourceLimitError
-from unlatch.learn.likelihood.forward_backward import run_passes
 
-__all__ = [
-    "EncodedLog",
-    "ExpectedCounts",
-    "Parameters",
-    "encoded_log",
-    "expectation",
-    "expected_counts",
-    "maximization",
-    "parameters_of",
-]
-
-_MAX_OPERATORS = 1 << 28
-"""Numbers in the matrices of all symbols: two gigabytes."""
+__all__ = ["EncodedLog", "ExpectedCounts", "Parameters", "encoded_log", "maximization", "parameters_of"]
 
 _MAX_TABLE = 1 << 22
 """Pairs up to which a table of all is quicker than sorting those that occur."""
@@ -154,72 +140,6 @@ def _numbered(
 def parameters_of(pomdp: POMDP) -> Parameters:
     """The numbers of a model."""
     return Parameters(pomdp.initial, pomdp.transitions, pomdp.observations)
-
-
-def expectation(pomdp: POMDP, log: Trajectory) -> ExpectedCounts:
-    """Expected counts of ``log`` under ``pomdp``; to pass over a log many times, use `expected_counts`."""
-    return expected_counts(parameters_of(pomdp), encoded_log(log, pomdp), emission=pomdp.emission)
-
-
-def expected_counts(
-    parameters: Parameters,
-    log: EncodedLog,
-    *,
-    emission: Emission = "departure",
-    block_length: int | None = None,
-    threads: int | None = None,
-) -> ExpectedCounts:
-    """Expected counts of a log under a model, by forward-backward messages.
-
-    Parameters
-    ----------
-    parameters : Parameters
-        Valid distributions; not checked again, because this is the inner loop of every climb.
-    log : EncodedLog
-    emission : "departure" or "arrival"
-    block_length : int, optional
-        Steps per block of the checkpointed pass; chosen for the cache by default.
-    threads : int, optional
-        1 or 2; by default as many as there are cores. Does not change the result.
-
-    Raises
-    ------
-    BeliefCollapseError
-        If an observation is impossible under the model and the steps before it.
-    """
-    if len(log) == 0:
-        nothing = Parameters(*(np.zeros_like(rows) for rows in parameters))
-        return ExpectedCounts(nothing.initial, nothing.transitions, nothing.observations, 0.0)
-    totals = run_passes(
-        _updates(parameters, log, emission),
-        parameters.initial,
-        log.symbols,
-        log.begins,
-        log.pair_counts,
-        departure=emission == "departure",
-        block_length=block_length,
-        threads=threads,
-    )
-    transitions = np.zeros_like(parameters.transitions)
-    np.add.at(transitions, log.pair_actions, totals.joint)
-    observations = np.zeros_like(parameters.observations)
-    emitted = totals.joint.sum(axis=2) + totals.last if emission == "departure" else totals.joint.sum(axis=1)
-    observations[log.pair_actions, :, log.pair_observations] = emitted
-    return ExpectedCounts(totals.first, transitions, observations, totals.log_likelihood)
-
-
-def _updates(parameters: Parameters, log: EncodedLog, emission: Emission) -> Floats:
-    """Joint probability of showing and moving, for every symbol of the log: (symbols, states, states)."""
-    size = len(log.pair_actions) * len(parameters.initial) ** 2
-    if size > _MAX_OPERATORS:
-        raise ResourceLimitError(
-            f"{len(log.pair_actions)} pairs of action and observation with {len(parameters.initial)} states "
-            f"need {size} numbers, at most {_MAX_OPERATORS} are allowed; use fewer states or merge symbols"
-        )
-    moves = parameters.transitions[log.pair_actions]
-    shown = parameters.observations[log.pair_actions, :, log.pair_observations]
-    result: Floats = moves * (shown[:, :, None] if emission == "departure" else shown[:, None, :])
-    return result
 
 
 def maximization(counts: ExpectedCounts, previous: Parameters) -> Parameters:

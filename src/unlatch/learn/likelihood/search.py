@@ -8,30 +8,30 @@ penalized likelihood (BIC), with a parameter counted only where the log expects 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from unlatch.arrays import Floats
 from unlatch.core.pomdp import Emission
 from unlatch.core.progress import report
 from unlatch.core.trajectory import Trajectory
+from unlatch.learn.likelihood.bic import free_parameters, parameter_price, penalized_likelihood
 from unlatch.learn.likelihood.climb import Ascent
-from unlatch.learn.likelihood.parameters import EncodedLog, ExpectedCounts, Parameters, encoded_log
-from unlatch.learn.likelihood.sparse_em import free_parameters, parameter_price, penalized_likelihood
+from unlatch.learn.likelihood.parameters import EncodedLog, Parameters, encoded_log
+from unlatch.learn.likelihood.split_merge import (
+    cheapest_pairs,
+    disjoint_pairs,
+    doubled_states,
+    merge_proposals,
+    merged_states,
+    tidied,
+)
 from unlatch.learn.likelihood.starts import climb_or_open, opened, single_state
 
 __all__ = ["StateSearch", "search_states"]
 
 _STICKINESS = (0.9, 0.7, 0.5)
 """How persistent the new hidden bit starts out; the best of the three is kept."""
-
-_OBSERVATION_NOISE = 0.5
-_TRANSITION_NOISE = 0.2
-
-_UNUSED = 1e-3
-"""Expected uses below which an entry of a candidate is dropped."""
 
 _VISITED = 0.5
 """Expected visits below which a state is there in name only."""
@@ -49,7 +49,6 @@ _GROWTH = 4
 _PROBING_PASSES = 20
 _DOUBLING_PASSES = 50
 _MERGING_PASSES = 20
-_MERGES_TRIED = 6
 _PATIENCE = 2
 _IMPROVEMENT = 0.5
 """Nats of penalized likelihood by which a round must improve to count as a success."""
@@ -176,7 +175,7 @@ class _Searcher:
 
     def _one_more(self, doubled: Ascent) -> Ascent:
         """The doubled model merged to a single state more than the best: what the evidence is about."""
-        pairs = _disjoint(cheapest_pairs(doubled.counts))[: self._best.n_states - 1]
+        pairs = disjoint_pairs(cheapest_pairs(doubled.counts))[: self._best.n_states - 1]
         visits = doubled.counts.observations.sum(axis=(0, 2))
         return self._climb(merged_states(doubled.parameters, pairs, visits), _DOUBLING_PASSES)
 
@@ -247,136 +246,3 @@ class _Searcher:
                 break
             current, score = best, state.note(best)
         return self._climb(current.parameters, _DOUBLING_PASSES)
-
-
-def tidied(ascent: Ascent) -> Ascent:
-    """The model with entries that are not used set to zero, which costs next to nothing and makes passes cheap.
-
-    A zero never comes back, and may yet be wrong: what is learned in the end starts from a `smoothed` model. Where
-    episodes begin nothing is dropped: a single episode uses that row once.
-    """
-    counts, old = ascent.counts, ascent.parameters
-    kept = old._replace(
-        transitions=_without_unused(old.transitions, counts.transitions),
-        observations=_without_unused(old.observations, counts.observations),
-    )
-    return replace(ascent, parameters=kept)
-
-
-def _without_unused(rows: Floats, uses: Floats) -> Floats:
-    """Rows without visits stay as they are."""
-    used = np.where(uses < _UNUSED, 0.0, rows)
-    total = used.sum(axis=-1, keepdims=True)
-    result: Floats = np.where(total > 0.5, used / np.where(total > 0, total, 1.0), rows)
-    return result
-
-
-def doubled_states(parameters: Parameters, stickiness: float, rng: np.random.Generator) -> Parameters:
-    """Every state twice, told apart by one hidden bit that keeps its value with ``stickiness``; jittered."""
-    bit = np.array([[stickiness, 1 - stickiness], [1 - stickiness, stickiness]])
-    return Parameters(
-        initial=np.repeat(parameters.initial, 2) / 2,
-        transitions=_jittered(np.kron(parameters.transitions, bit), _TRANSITION_NOISE, rng),
-        observations=_jittered(np.repeat(parameters.observations, 2, axis=1), _OBSERVATION_NOISE, rng),
-    )
-
-
-def _jittered(rows: Floats, deviation: float, rng: np.random.Generator) -> Floats:
-    noisy = rows * np.exp(deviation * rng.standard_normal(rows.shape))
-    result: Floats = noisy / noisy.sum(axis=-1, keepdims=True)
-    return result
-
-
-def merge_proposals(ascent: Ascent) -> Iterator[Parameters]:
-    """Models with fewer states, the most promising first.
-
-    First all cheap pairs at once, then fewer and fewer of them, then the cheapest pairs one by one: after a
-    doubling that did not pay every state has a twin, and merging twins singly would take long.
-    """
-    pairs = cheapest_pairs(ascent.counts)
-    visits = ascent.counts.observations.sum(axis=(0, 2))
-    disjoint = _disjoint(pairs)
-    size = len(disjoint)
-    while size > 1:
-        yield merged_states(ascent.parameters, disjoint[:size], visits)
-        size //= 2
-    for pair in pairs[:_MERGES_TRIED]:
-        yield merged_states(ascent.parameters, [pair], visits)
-
-
-def cheapest_pairs(counts: ExpectedCounts) -> list[tuple[int, int]]:
-    """All pairs of states, those first whose merging should cost the fewest nats.
-
-    The cost is that of giving both states the same rows, were the hidden states known: rarely visited states are
-    cheap to merge even if their rows differ, often visited ones only if they agree.
-    """
-    cost = _merging_costs(counts.observations)
-    cost += _merging_costs(counts.transitions, among_states=True)
-    i, j = np.triu_indices(len(cost), 1)
-    order = np.argsort(cost[i, j], kind="stable")
-    return [(int(i[k]), int(j[k])) for k in order]
-
-
-def _merging_costs(counts: Floats, *, among_states: bool = False) -> Floats:
-    """Nats lost by every two states (n, n) that share their rows of ``counts`` (actions, states, outcomes).
-
-    Where outcomes are states, the two are also one as outcomes.
-    """
-    n = counts.shape[1]
-    costs = np.zeros((n, n))
-    for i in range(n):
-        mine, others = counts[:, i, None, :], counts
-        if among_states:
-            mine, others = _pooled_outcomes(mine, others, i)
-        apart = _row_likelihoods(np.broadcast_to(mine, others.shape)) + _row_likelihoods(others)
-        costs[i] = (apart - _row_likelihoods(mine + others)).sum(axis=0)
-    return costs
-
-
-def _pooled_outcomes(mine: Floats, others: Floats, i: int) -> tuple[Floats, Floats]:
-    """Rows of state ``i`` and of every state j, with the outcomes i and j added up in j."""
-    n = others.shape[1]
-    mine, others = np.repeat(mine, n, axis=1), others.copy()
-    states = np.arange(n)
-    for rows in (mine, others):
-        rows[:, states, states] += np.where(states == i, 0.0, rows[:, :, i])
-        rows[:, states != i, i] = 0.0
-    return mine, others
-
-
-def _row_likelihoods(counts: Floats) -> Floats:
-    """The largest log-likelihood of every row of counts."""
-    total = counts.sum(axis=-1)
-    safe = np.where(counts > 0, counts, 1.0)
-    whole = np.where(total > 0, total, 1.0)
-    result: Floats = (counts * np.log(safe)).sum(axis=-1) - total * np.log(whole)
-    return result
-
-
-def _disjoint(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The first pairs first, every state in one pair at most."""
-    taken: set[int] = set()
-    chosen = []
-    for i, j in pairs:
-        if i not in taken and j not in taken:
-            taken |= {i, j}
-            chosen.append((i, j))
-    return chosen
-
-
-def merged_states(parameters: Parameters, pairs: list[tuple[int, int]], visits: Floats) -> Parameters:
-    """Each pair as one state: rows averaged by visits, what led to either now leads to it."""
-    n = len(parameters.initial)
-    owner = np.arange(n)
-    for i, j in pairs:
-        owner[j] = i
-    kept, owner = np.unique(owner, return_inverse=True)
-    member = np.zeros((n, len(kept)))
-    member[np.arange(n), owner] = 1.0
-    weights = member.T * (visits + 1e-9)
-    weights /= weights.sum(axis=1, keepdims=True)
-    return Parameters(
-        initial=parameters.initial @ member,
-        transitions=weights @ parameters.transitions @ member,
-        observations=weights @ parameters.observations,
-    )

@@ -15,13 +15,12 @@ from unlatch.core.partition import Partition
 from unlatch.core.pomdp import POMDP, Emission
 from unlatch.core.trajectory import Trajectory
 from unlatch.errors import NotLearnableError
-from unlatch.learn.baselines.baum_welch import random_parameters
 from unlatch.learn.likelihood.climb import Ascent
 from unlatch.learn.likelihood.evidence import SETTLED, Evidence, weigh
 from unlatch.learn.likelihood.parameters import ExpectedCounts, Parameters, encoded_log, parameters_of
-from unlatch.learn.likelihood.refine import maximize
 from unlatch.learn.likelihood.search import StateSearch, search_states
-from unlatch.learn.likelihood.starts import climb_or_open, opened, smoothed
+from unlatch.learn.likelihood.starts import climb_or_open, opened, random_parameters, smoothed
+from unlatch.learn.likelihood.zeros import maximize
 from unlatch.learn.state_order import canonical_order
 
 __all__ = ["Completion", "complete"]

@@ -15,38 +15,16 @@ from unlatch.arrays import Flags, Floats
 from unlatch.core.pomdp import Emission
 from unlatch.core.progress import report
 from unlatch.errors import BeliefCollapseError
-from unlatch.learn.likelihood.climb import Ascent
-from unlatch.learn.likelihood.parameters import EncodedLog, Parameters, expected_counts
+from unlatch.learn.likelihood.bic import USED, parameter_price
+from unlatch.learn.likelihood.forward_backward import expected_counts
+from unlatch.learn.likelihood.parameters import EncodedLog, Parameters
 from unlatch.learn.likelihood.starts import smoothed
 
-__all__ = ["free_parameters", "parameter_price", "penalized_likelihood", "thrifty"]
-
-_USED = 0.5
-"""Expected uses below which an entry is not counted as a parameter."""
+__all__ = ["thrifty"]
 
 _THRIFTY_PASSES = 40
 _AJAR = 1e-6
 """Chance given to closed entries, to see which of them are needed."""
-
-
-def free_parameters(ascent: Ascent) -> int:
-    """Numbers that the log had a say in: entries with expected uses, less one per row; and one for every state
-    after the first, since a row without a free number still has to say where it leads."""
-    total = ascent.n_states - 1
-    for rows in (ascent.counts.transitions, ascent.counts.observations):
-        used = (rows > _USED).sum(axis=-1)
-        total += int(np.maximum(used - 1, 0).sum())
-    return total
-
-
-def penalized_likelihood(ascent: Ascent, steps: int) -> float:
-    """Log-likelihood less half the logarithm of the steps for every free parameter (BIC, in nats)."""
-    return ascent.log_likelihood - free_parameters(ascent) * parameter_price(steps)
-
-
-def parameter_price(steps: int) -> float:
-    """Nats that a free parameter must gain to be worth it (BIC)."""
-    return 0.5 * float(np.log(steps))
 
 
 def thrifty(
@@ -100,7 +78,7 @@ def _reopened(
     counts = expected_counts(smoothed(current, log, _AJAR), log, emission=emission)
     uses = (counts.initial, counts.transitions, counts.observations)
     needed = [
-        known | ((rows <= 0) & (old > 0) & (used > _USED))
+        known | ((rows <= 0) & (old > 0) & (used > USED))
         for known, rows, old, used in zip(needed, current, before, uses, strict=True)
     ]
     opened = [

@@ -8,7 +8,7 @@ from unlatch.errors import BeliefCollapseError
 from unlatch.learn.likelihood.climb import Ascent, climb
 from unlatch.learn.likelihood.parameters import EncodedLog, Parameters
 
-__all__ = ["climb_or_open", "opened", "single_state", "smoothed"]
+__all__ = ["climb_or_open", "opened", "random_parameters", "single_state", "smoothed"]
 
 
 def single_state(log: EncodedLog) -> Parameters:
@@ -48,3 +48,21 @@ def climb_or_open(start: Parameters, log: EncodedLog, **options: object) -> Asce
         return climb(start, log, **options)  # type: ignore[arg-type]
     except BeliefCollapseError:
         return climb(smoothed(start, log), log, **options)  # type: ignore[arg-type]
+
+
+def random_parameters(steps: EncodedLog, states: int, rng: np.random.Generator) -> Parameters:
+    """A random start: flat Dirichlet rows over what was seen after each action.
+
+    An action that was never tried gets a placeholder: it moves nothing and shows what the whole log shows.
+    """
+    untried = steps.seen.sum(axis=1) == 0
+    transitions = rng.dirichlet(np.ones(states), size=(steps.n_actions, states))
+    shares = rng.standard_exponential((steps.n_actions, states, steps.n_observations))
+    shares *= (steps.seen > 0)[:, None]
+    transitions[untried] = np.eye(states)
+    shares[untried] = steps.seen.sum(axis=0)
+    return Parameters(
+        initial=rng.dirichlet(np.ones(states)),
+        transitions=transitions,
+        observations=shares / shares.sum(axis=2, keepdims=True),
+    )

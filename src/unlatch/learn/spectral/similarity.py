@@ -18,9 +18,9 @@ from unlatch.core.random import RandomSource, resolve_rng
 from unlatch.errors import NotLearnableError, NumericalError, UsageError
 from unlatch.learn.significance import jackknife_variance
 from unlatch.learn.spectral.cell_basis import nonnegative_cells
+from unlatch.learn.spectral.inverse_family import EXACT, InverseFamily
 from unlatch.learn.spectral.joint_diagonalization import (
     JointBasis,
-    diagonals,
     newton_refinement,
     off_diagonal_residual,
     random_basis,
@@ -32,9 +32,6 @@ __all__ = ["CellBasis", "SimilarityTransform", "find_similarity"]
 CellBasis = Literal["nonnegative", "rotation", "none"]
 
 _FULL_RANK_SIGMAS = 3.0
-_PARTITION_SIGMAS = 5.0
-_FROZEN_SIGMAS = 3.0
-_EXACT = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +111,7 @@ def find_similarity(
     actions = tuple(int(a) for a in np.flatnonzero(smallest > thresholds))
     if not actions:
         raise _no_full_rank_action(psr, smallest, thresholds)
-    family = _Family(psr, actions, emission, weighted=newton)
+    family = InverseFamily(psr, actions, emission, weighted=newton)
     start = random_basis(family.whole, family.weights, draws, generator)
     basis, notes = _checked_start(family, start)
     if newton:
@@ -168,7 +165,7 @@ def _action_ranks(psr: PSR, min_singular_value: float | None) -> tuple[Floats, F
         thresholds[a] = (
             min_singular_value
             if min_singular_value is not None
-            else max(_FULL_RANK_SIGMAS * _standard_error(psr, a, u[:, -1], v[:, -1]), _EXACT)
+            else max(_FULL_RANK_SIGMAS * _standard_error(psr, a, u[:, -1], v[:, -1]), EXACT)
         )
     return smallest, thresholds
 
@@ -193,98 +190,7 @@ def _no_full_rank_action(psr: PSR, smallest: Floats, thresholds: Floats) -> NotL
 # --- the family of matrices that share the hidden states as eigenvectors --------------------------------
 
 
-class _Family:
-    """``M[a,o] M[a]^-1`` (departure) or ``M[a]^-1 M[a,o]`` (arrival) over full-rank actions."""
-
-    def __init__(self, psr: PSR, actions: tuple[int, ...], emission: Emission, *, weighted: bool) -> None:
-        self.n_actions, self.n_observations = len(actions), psr.n_observations
-        self.whole = _observation_matrices(psr, actions, emission)
-        self.replicates = [_observation_matrices(r, actions, emission) for r in psr.replicates]
-        self.weights = self._noise_weights() if weighted else np.ones(len(self.whole))
-
-    def _noise_weights(self) -> Floats:
-        """Inverse variances, one per action, the largest being one."""
-        if not self.replicates:
-            return np.ones(len(self.whole))
-        variance = jackknife_variance(self.replicates).reshape(self.n_actions, -1).mean(axis=1)
-        weights = (
-            variance.min() / np.maximum(variance, 1e-300) if variance.min() > 0 else np.ones(self.n_actions)
-        )
-        return np.repeat(weights, self.n_observations)
-
-    def _diagonal_replicates(self, basis: Floats) -> list[Floats]:
-        return [diagonals(replicate, basis) for replicate in self.replicates]
-
-    def frozen_gaps(self, basis: Floats) -> Floats:
-        """Squared weighted gap (n, n) up to which two states' diagonals differ by no more than noise."""
-        n = len(basis)
-        if not self.replicates:
-            return np.full((n, n), _EXACT**2)
-        gaps = [d[:, None, :] - d[:, :, None] for d in self._diagonal_replicates(basis)]
-        noise = np.einsum("k,kij->ij", self.weights, jackknife_variance(gaps))
-        result: Floats = _FROZEN_SIGMAS**2 * noise + _EXACT**2
-        return result
-
-    def partition(self, basis: Floats, tolerance: float | None) -> Partition:
-        """Cells of states whose rows agree under every full-rank action, closed under transitivity."""
-        from scipy.sparse.csgraph import connected_components
-
-        distance = self._distances(diagonals(self.whole, basis))
-        limit = np.full_like(distance, tolerance) if tolerance is not None else self._noise_limit(basis)
-        together = (distance <= limit).all(axis=0)
-        return Partition(connected_components(together, directed=False)[1].astype(np.int64))
-
-    def _distances(self, d: Floats) -> Floats:
-        """L1 distance of the rows of every two states under every full-rank action, (actions, n, n)."""
-        rows = d.reshape(self.n_actions, self.n_observations, -1)
-        result: Floats = np.abs(rows[:, :, :, None] - rows[:, :, None, :]).sum(axis=1)
-        return result
-
-    def _noise_limit(self, basis: Floats) -> Floats:
-        n = len(basis)
-        if not self.replicates:
-            return np.full((self.n_actions, n, n), 1e-6)
-        gaps = [d[:, :, None] - d[:, None, :] for d in self._diagonal_replicates(basis)]
-        deviation = np.sqrt(jackknife_variance(gaps)).reshape(self.n_actions, self.n_observations, n, n)
-        result: Floats = _PARTITION_SIGMAS * deviation.sum(axis=1) + 1e-6
-        return result
-
-    def row_variances(self, transform: Floats, partition: Partition) -> Floats:
-        """Sampling variances of `rows`."""
-        variance = jackknife_variance([self.rows(r, transform, partition) for r in self.replicates])
-        result: Floats = np.broadcast_to(variance, self.rows(self.whole, transform, partition).shape)
-        return result
-
-    def rows(self, matrices: Floats, transform: Floats, partition: Partition) -> Floats:
-        """Observation rows (full-rank actions, states, observations), equal within a cell."""
-        d = diagonals(matrices, transform)
-        sizes = np.bincount(partition.labels)
-        averaged = (partition.sums(d) / sizes)[:, partition.labels]
-        rows: Floats = averaged.reshape(self.n_actions, self.n_observations, -1).transpose(0, 2, 1)
-        return rows
-
-    def noise_residual(self, basis: Floats) -> float:
-        """What sampling noise alone would leave outside the diagonals (weighted sum of squares)."""
-        if not self.replicates:
-            return 0.0
-        inverse = linalg.inverse(basis)
-        variance = jackknife_variance([inverse @ replicate @ basis for replicate in self.replicates])
-        inside = np.einsum("kii->ki", variance).sum(axis=1)
-        return float(self.weights @ (variance.sum(axis=(1, 2)) - inside))
-
-
-def _observation_matrices(psr: PSR, actions: tuple[int, ...], emission: Emission) -> Floats:
-    matrices = []
-    for action in actions:
-        inverse = linalg.inverse(psr.updates[action].sum(axis=0))
-        if emission == "departure":
-            matrices.append(psr.updates[action] @ inverse)  # Eq. (15)
-        else:
-            matrices.append(inverse @ psr.updates[action])
-    return np.concatenate(matrices)
-
-
-def _checked_start(family: _Family, start: JointBasis) -> tuple[Floats, Diagnostics]:
+def _checked_start(family: InverseFamily, start: JointBasis) -> tuple[Floats, Diagnostics]:
     """Complex pairs are two states that noise cannot separate; without noise they cannot be."""
     notes = Diagnostics()
     if start.complex_pairs:
@@ -303,7 +209,7 @@ def _checked_start(family: _Family, start: JointBasis) -> tuple[Floats, Diagnost
     return start.matrix, notes
 
 
-def _residual_notes(family: _Family, basis: Floats, emission: Emission) -> Diagnostics:
+def _residual_notes(family: InverseFamily, basis: Floats, emission: Emission) -> Diagnostics:
     residual = off_diagonal_residual(family.whole, family.weights, basis)
     noise = family.noise_residual(basis)
     if residual <= max(25 * noise, 1e-12 * float((family.whole**2).sum())):
