@@ -49,7 +49,7 @@ _HOMES = {
     "LearnResult": "learn.pipeline",
     "refine": "learn.likelihood.refine",
     "RefineResult": "learn.likelihood.refine",
-    "Evidence": "learn.likelihood.evidence",
+    "Evidence": "core.evidence",
     "learn_tensor": "learn.baselines.tensor",
     "TensorResult": "learn.baselines.tensor",
     # baselines
@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from unlatch import errors as errors
     from unlatch.core.diagnostics import Diagnostic as Diagnostic
     from unlatch.core.diagnostics import Diagnostics as Diagnostics
+    from unlatch.core.evidence import Evidence as Evidence
     from unlatch.core.partition import Partition as Partition
     from unlatch.core.partition_model import PartitionModel as PartitionModel
     from unlatch.core.pomdp import POMDP as POMDP
@@ -89,7 +90,6 @@ if TYPE_CHECKING:
     from unlatch.learn.baselines.tensor import learn_tensor as learn_tensor
     from unlatch.learn.examine.log import examine as examine
     from unlatch.learn.examine.model import examine_model as examine_model
-    from unlatch.learn.likelihood.evidence import Evidence as Evidence
     from unlatch.learn.likelihood.refine import RefineResult as RefineResult
     from unlatch.learn.likelihood.refine import refine as refine
     from unlatch.learn.pipeline import LearnResult as LearnResult

@@ -7,6 +7,7 @@ from typing import Literal
 
 from unlatch.arrays import Floats
 from unlatch.core.diagnostics import Diagnostics
+from unlatch.core.evidence import Evidence
 from unlatch.core.partition import Partition
 from unlatch.core.partition_model import PartitionModel
 from unlatch.core.pomdp import POMDP, Emission
@@ -16,7 +17,6 @@ from unlatch.core.trajectory import Trajectory
 from unlatch.errors import NotLearnableError, NumericalError, UsageError
 from unlatch.learn.examine.log import examine, refuse_deterministic_policy
 from unlatch.learn.examine.model import examine_model
-from unlatch.learn.likelihood.evidence import Evidence
 from unlatch.learn.likelihood.select_states import Completion, complete
 from unlatch.learn.spectral.counting import SequenceCounts
 from unlatch.learn.spectral.factorize import RankFactorization, Scaling, factorize

@@ -11,12 +11,13 @@ import numpy as np
 from unlatch import linalg
 from unlatch.arrays import Floats
 from unlatch.core.diagnostics import Diagnostics
+from unlatch.core.evidence import Evidence
 from unlatch.core.partition import Partition
 from unlatch.core.pomdp import POMDP, Emission
 from unlatch.core.trajectory import Trajectory
 from unlatch.errors import NotLearnableError
 from unlatch.learn.likelihood.climb import Ascent
-from unlatch.learn.likelihood.evidence import SETTLED, Evidence, weigh
+from unlatch.learn.likelihood.evidence import SETTLED, weigh
 from unlatch.learn.likelihood.parameters import ExpectedCounts, Parameters, encoded_log, parameters_of
 from unlatch.learn.likelihood.search import StateSearch, search_states
 from unlatch.learn.likelihood.starts import climb_or_open, opened, random_parameters, smoothed

@@ -1,0 +1,103 @@
+"""How sure the number of states is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from unlatch.errors import DataError
+
+__all__ = ["Evidence"]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The penalized likelihood of every number of states that was tried, and what follows from it.
+
+    Attributes
+    ----------
+    states : int
+        The number chosen.
+    scores : mapping of int to float
+        Nats of penalized likelihood (BIC) relative to the chosen model, by number of states.
+    runner_up : int or None
+        The number with the next best score.
+    gap : float
+        How many nats the runner-up lies behind, never negative; infinite if nothing else was tried. Zero where the
+        count was fixed by the caller and another one scores higher: then ``scores`` says by how much.
+    steps : int
+        Steps of the log that the comparison was made on.
+    steps_to_settle : int or None
+        How many more steps of the same kind should bring the gap to 5 nats; 0 if it is there already, None if
+        that cannot be told.
+    complete : bool
+        False if the search was cut short by a time limit or by Ctrl-C.
+    fixed : bool
+        True if the caller fixed the number of states.
+    """
+
+    states: int
+    scores: Mapping[int, float]
+    runner_up: int | None
+    gap: float
+    steps: int
+    steps_to_settle: int | None
+    complete: bool = True
+    fixed: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.gap >= 0:
+            raise DataError(f"the gap of the evidence cannot be negative, got {self.gap}")
+
+    def __str__(self) -> str:
+        asked = " as asked" if self.fixed else ""
+        if self.runner_up is None:
+            text = f"{self.states} states{asked}; no other number was tried"
+        elif (lead := self.scores[self.runner_up]) > 0:
+            text = f"{self.states} states{asked}; {self.runner_up} score {lead:.1f} nats higher on {self.steps} steps"
+        else:
+            text = (
+                f"{self.states} states{asked}; runner-up {self.runner_up}, {self.gap:.1f} nats behind on "
+                f"{self.steps} steps"
+            )
+        if self.steps_to_settle:
+            text += f"; about {self.steps_to_settle} more steps would settle it"
+        return text if self.complete else text + "; the search was cut short"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for a file; an infinite gap is None."""
+        values = asdict(self)
+        values["scores"] = {str(count): float(score) for count, score in self.scores.items()}
+        values["gap"] = float(self.gap) if np.isfinite(self.gap) else None
+        return values
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Evidence:
+        """The inverse of `as_dict`; a `DataError` names the field that does not fit."""
+        try:
+            gap = values["gap"]
+            return cls(
+                states=_count("states", values["states"]),
+                scores={int(count): float(score) for count, score in values["scores"].items()},
+                runner_up=_optional("runner_up", values["runner_up"]),
+                gap=np.inf if gap is None else float(gap),
+                steps=_count("steps", values["steps"]),
+                steps_to_settle=_optional("steps_to_settle", values["steps_to_settle"]),
+                complete=bool(values["complete"]),
+                fixed=bool(values["fixed"]),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise DataError(f"evidence: {type(error).__name__}: {error}") from None
+
+
+def _count(field: str, value: Any) -> int:
+    if type(value) is not int or value < 0:
+        raise DataError(f"evidence: {field} must be a whole number, got {value!r:.40}")
+    return value
+
+
+def _optional(field: str, value: Any) -> int | None:
+    return None if value is None else _count(field, value)
