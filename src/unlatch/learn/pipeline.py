@@ -289,7 +289,7 @@ def _plain(
     assert spectral is not None
     assert spectral.pomdp is not None
     assert spectral.partition is not None
-    pomdp = replace(spectral.pomdp, untried_actions=log.untried_actions)
+    pomdp = _marked(spectral.pomdp, log)
     return LearnResult(
         pomdp=pomdp,
         partition=spectral.partition,
@@ -327,7 +327,7 @@ def _refined(
         budget=budget,
         rng=rng,
     )
-    pomdp = replace(found.pomdp, untried_actions=log.untried_actions)
+    pomdp = _marked(found.pomdp, log)
     actions = full_rank_actions(
         pomdp, found.counts.transitions.sum(axis=2), min_singular_value=options.min_singular_value
     )
@@ -397,13 +397,23 @@ def _spectral_notes(
     )
 
 
+def _marked(pomdp: POMDP, log: Trajectory) -> POMDP:
+    """The model with the actions marked that the log never tried; nothing is known about them, so rows are uniform."""
+    untried = [pomdp.action_names.index(name) for name in log.untried_actions]
+    transitions, observations = pomdp.transitions.copy(), pomdp.observations.copy()
+    transitions[untried], observations[untried] = 1 / pomdp.n_states, 1 / pomdp.n_observations
+    return replace(
+        pomdp, transitions=transitions, observations=observations, untried_actions=log.untried_actions
+    )
+
+
 def _untried_notes(log: Trajectory) -> Diagnostics:
     if not log.untried_actions:
         return Diagnostics()
     return Diagnostics().noting(
         "never_tried",
-        f"actions never tried in the log: {', '.join(log.untried_actions)}; their rows mean nothing, and planners "
-        "leave these actions out",
+        f"actions never tried in the log: {', '.join(log.untried_actions)}; their rows are uniform and mean nothing, "
+        "and planners leave these actions out",
         actions=list(log.untried_actions),
     )
 

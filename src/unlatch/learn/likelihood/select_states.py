@@ -168,11 +168,7 @@ def _evidence(search: StateSearch, chosen: Ascent, *, fixed: bool) -> Evidence:
 def _returned(
     best: Ascent, log: Trajectory, emission: Emission
 ) -> tuple[POMDP, ExpectedCounts, float, Diagnostics]:
-    """The model with states in canonical order, its counts, and the likelihood that it gives to the log.
-
-    One long episode tells nothing about where episodes begin. Then ``initial`` is the stationary distribution, or,
-    where the log left states for good and would be impossible under that, the share of time that it spent in each.
-    """
+    """The model with states in canonical order, its counts, and the likelihood that it gives to the log."""
     learned = POMDP(
         transitions=best.parameters.transitions,
         observations=best.parameters.observations,
@@ -184,26 +180,35 @@ def _returned(
     )
     settled = replace(learned, initial=_settled(learned, best.counts, log))
     order = canonical_order(settled.to_psr())
-    candidates = [settled] if log.n_episodes == 1 else []
-    candidates += (
-        [replace(learned, initial=_time_share(best.counts, emission))] if log.n_episodes == 1 else [learned]
-    )
+    if log.n_episodes == 1:
+        share = replace(learned, initial=_time_share(best.counts, emission))
+        chosen, height = _with_a_start(settled, share, log)
+    else:
+        chosen, height = learned, learned.log_likelihood(log)
     notes = Diagnostics()
-    for candidate in candidates:
-        height = candidate.log_likelihood(log)
-        if np.isfinite(height):
-            break
-    else:  # learned from a part of the log, the rest of which it has not seen
-        likelihood = Likelihood.of(log, emission)
-        candidate = with_parameters(learned, smoothed(parameters_of(candidates[-1]), likelihood.log))
-        height = candidate.log_likelihood(log)
+    if not np.isfinite(height):  # learned from a part of the log, the rest of which it has not seen
+        opened_up = smoothed(parameters_of(chosen), Likelihood.of(log, emission).log)
+        chosen = with_parameters(chosen, opened_up)
+        height = chosen.log_likelihood(log)
         notes = notes.noting(
             "opened_zeros",
             "there was no time to fit the whole log, parts of which were impossible: every probability was mixed with "
             "a little of everything. Allow more time",
         )
-    numbered = replace(candidate.reordered(order), state_names=learned.state_names)
+    numbered = replace(chosen.reordered(order), state_names=learned.state_names)
     return numbered, replace(best.counts.reordered(order), log_likelihood=height), height, notes
+
+
+def _with_a_start(settled: POMDP, share: POMDP, log: Trajectory) -> tuple[POMDP, float]:
+    """One long episode tells nothing about where episodes begin: so as if the process had settled before.
+
+    Unless the log left states for good, and would be all but impossible then: that costs more than to name the state
+    that it began in among all its steps. Then the share of time that it spent in each state.
+    """
+    heights = settled.log_likelihood(log), share.log_likelihood(log)
+    if heights[0] >= heights[1] - np.log(len(log)):
+        return settled, heights[0]
+    return share, heights[1]
 
 
 def _settled(pomdp: POMDP, counts: ExpectedCounts, log: Trajectory) -> Floats:
