@@ -5,11 +5,22 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from unlatch import POMDP, TensorResult, domains, exact_hankel, factorize, learn_tensor, simulate
+from unlatch import (
+    POMDP,
+    TensorResult,
+    count_sequences,
+    domains,
+    estimate_hankel,
+    exact_hankel,
+    factorize,
+    fit_psr,
+    learn_tensor,
+    simulate,
+)
 from unlatch.compare.match_states import match_states
 from unlatch.core.pomdp import Emission
 from unlatch.errors import NotLearnableError, UnlatchError, UsageError
-from unlatch.learn.baselines.tensor import learn_tensor_from_hankel
+from unlatch.learn.baselines.tensor import leaks, learn_tensor_from_hankel
 
 
 def random_pomdp(states: int, observations: int, actions: int, emission: Emission, seed: int) -> POMDP:
@@ -259,3 +270,15 @@ def test_options_are_checked_before_anything_is_counted() -> None:
         learn_tensor(log, emission="sideways")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="draws"):
         learn_tensor(log, draws=0)
+
+
+@pytest.mark.parametrize("scaling", ["noise", "none"])
+def test_what_leads_out_of_the_right_rank_is_about_the_noise(scaling):
+    """With factors that were taken for orthonormal it was a quarter to a half of it, and one rank too few passed."""
+    log = simulate(domains.tiger(), 50_000, rng=3)
+    hankel = estimate_hankel(count_sequences(log, history_length=2, test_length=1))
+    right = factorize(hankel, rank=2, scaling=scaling, rng=0)
+    for outside, noise in leaks(hankel, right, fit_psr(hankel, right)):
+        assert 0.6 < outside / noise < 1.6
+    short = factorize(hankel, rank=1, scaling=scaling, rng=0)
+    assert max(outside / noise for outside, noise in leaks(hankel, short, fit_psr(hankel, short))) > 100

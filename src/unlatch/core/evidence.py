@@ -26,7 +26,7 @@ class Evidence:
     runner_up : int or None
         The number with the next best score.
     gap : float
-        How many nats the runner-up lies behind, never negative; infinite if nothing else was tried. Zero where the
+        How many nats the runner-up lies behind, never negative; infinite if nothing else was compared. Zero where the
         count was fixed by the caller and another one scores higher: then ``scores`` says by how much.
     steps : int
         Steps of the log that the comparison was made on.
@@ -55,7 +55,7 @@ class Evidence:
     def __str__(self) -> str:
         asked = " as asked" if self.fixed else ""
         if self.runner_up is None:
-            text = f"{self.states} states{asked}; no other number was tried"
+            text = f"{self.states} states{asked}; no other number was compared on {self.steps} steps"
         elif (lead := self.scores[self.runner_up]) > 0:
             text = f"{self.states} states{asked}; {self.runner_up} score {lead:.1f} nats higher on {self.steps} steps"
         else:

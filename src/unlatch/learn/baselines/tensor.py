@@ -41,7 +41,7 @@ from unlatch.learn.spectral.recover import read_off
 from unlatch.learn.spectral.similarity import SimilarityTransform
 from unlatch.learn.state_order import canonical_order
 
-__all__ = ["ActionVerdict", "TensorResult", "learn_tensor", "learn_tensor_from_hankel"]
+__all__ = ["ActionVerdict", "TensorResult", "leaks", "learn_tensor", "learn_tensor_from_hankel"]
 
 
 @dataclass(frozen=True)
@@ -238,24 +238,32 @@ def _check_rank(factorization: RankFactorization) -> None:
 
 
 def _check_closed(hankel: HankelMatrix, factors: RankFactorization, psr: PSR) -> None:
-    """Refuse a rank below the number of states.
-
-    With all states in the leading singular subspaces, one more pair leads nowhere outside them. What lies
-    outside is compared with its sampling variance.
-    """
-    core = _core(hankel, factors)
-    forward = psr.updates.reshape(hankel.n_pairs, factors.rank, factors.rank)
-    backward = core @ forward @ linalg.inverse(core)
-    for leaving, moves in ((_leaving_histories, forward), (_leaving_tests, backward)):
-        outside = float((leaving(hankel, factors, moves) ** 2).sum())
-        noise = float(jackknife_variance([leaving(r, factors, moves) for r in hankel.replicates]).sum())
+    """Refuse a rank below the number of states."""
+    for outside, noise in leaks(hankel, factors, psr):
         if outside > LEAK_VARIANCES * noise + (ROUNDING * factors.singular_values[0]) ** 2:
             times = f" by {np.sqrt(outside / noise):.1f} times the noise" if noise > 0 else ""
             raise NotLearnableError(
                 f"there are more than {factors.rank} states: one more pair leads out of the span of the "
                 f"{factors.rank} leading singular vectors{times}. Choose longer histories and tests, or a "
-                "higher rank"
+                "higher rank",
+                singular_values=factors.singular_values,
             )
+
+
+def leaks(hankel: HankelMatrix, factors: RankFactorization, psr: PSR) -> list[tuple[float, float]]:
+    """How much lies outside the leading singular subspaces, of histories and of tests, and how much noise would.
+
+    With all states in these subspaces, one more pair leads nowhere outside them, and both are about the same.
+    """
+    core = _core(hankel, factors)
+    forward = psr.updates.reshape(hankel.n_pairs, factors.rank, factors.rank)
+    backward = core @ forward @ linalg.inverse(core)
+    found = []
+    for leaving, moves in ((_leaving_histories, forward), (_leaving_tests, backward)):
+        outside = float((leaving(hankel, factors, moves) ** 2).sum())
+        noise = float(jackknife_variance([leaving(r, factors, moves) for r in hankel.replicates]).sum())
+        found.append((outside, noise))
+    return found
 
 
 def _core(hankel: HankelMatrix, factors: RankFactorization) -> Floats:

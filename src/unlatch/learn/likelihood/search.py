@@ -215,8 +215,10 @@ class _Search:
         """Continue on a larger part of the log: scores of the smaller part no longer compare."""
         larger = self._sample(steps)
         best = _climbed(opened(self._seen.best.parameters, larger.log), larger, _DOUBLING_PASSES)
+        alone = evaluated(single_state(larger.log), larger)
         self._likelihood, self._seen = larger, _Seen(steps, self._max_states)
-        self._seen.record(best)
+        for ascent in (alone, best):
+            self._seen.record(ascent)
 
     # --- climbing and pruning ---------------------------------------------------------------------------
 
