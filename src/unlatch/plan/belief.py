@@ -8,6 +8,7 @@ import numpy as np
 
 from unlatch.arrays import Floats
 from unlatch.core.checks import frozen
+from unlatch.core.floating import own_errstate
 from unlatch.core.reward import Symbol
 from unlatch.errors import BeliefCollapseError, DataError, UsageError
 from unlatch.plan.problem import PlanningProblem
@@ -39,6 +40,7 @@ class BeliefTracker:
         """Start again from the model's initial belief; collapses stay counted."""
         self._belief = self._problem.initial.copy()
 
+    @own_errstate
     def observe(self, action: Symbol, observation: Symbol) -> bool:
         """Advance by a real step. False if it was impossible and the belief began anew."""
         from unlatch.kernels.treesearch import follow
@@ -51,7 +53,12 @@ class BeliefTracker:
         if not possible:
             self.collapses += 1
             if self.policy == 0:
-                raise BeliefCollapseError(_impossible(problem, a, o, observation))
+                raise BeliefCollapseError(
+                    _impossible(problem, a, o, observation),
+                    belief=self.belief,
+                    action=problem.model.action_names[a],
+                    observation=str(observation) if o < 0 else problem.model.observation_names[o],
+                )
         return bool(possible)
 
     def state(self) -> dict[str, object]:
