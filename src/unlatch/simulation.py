@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from unlatch.arrays import Floats, Ints
+from unlatch.arrays import Floats, Ints, own_errstate
+from unlatch.core.arguments import whole_number
+from unlatch.core.memory import require_memory
 from unlatch.core.pomdp import POMDP, checked_policy
 from unlatch.core.progress import report
 from unlatch.core.random import RandomSource, resolve_rng
@@ -20,6 +22,7 @@ _CHUNK = 1 << 16
 _MAX_STEPS = 2_000_000_000
 
 
+@own_errstate
 def simulate(
     pomdp: POMDP,
     steps: int,
@@ -50,15 +53,17 @@ def simulate(
     """
     from unlatch.kernels.simulation import draw, simulate_steps
 
-    for name, count in (("steps", steps), ("episodes", episodes)):
-        if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
-            raise UsageError(f"{name} must be a whole number of at least 1, got {count!r}")
+    steps = whole_number("steps", steps, least=1)
+    episodes = whole_number("episodes", episodes, least=1)
+    if not isinstance(pomdp, POMDP):
+        raise UsageError(f"simulate acts in a POMDP, got {type(pomdp).__name__}")
     if steps * episodes > _MAX_STEPS:
         raise ResourceLimitError(f"{steps * episodes} steps in all; at most {_MAX_STEPS} fit one log")
+    weights = checked_policy(policy, pomdp.n_actions, pomdp.n_observations)
+    _require_room(pomdp, steps * episodes, episodes, reacts=weights.ndim == 2)
     generator, _ = resolve_rng(rng)
     actions = np.empty(steps * episodes, dtype=np.int64)
     observations = np.empty_like(actions)
-    weights = checked_policy(policy, pomdp.n_actions, pomdp.n_observations)
     table = _policy_table(weights, pomdp.n_observations)
     chances = np.cumsum(table, axis=1)
     transitions = np.cumsum(pomdp.transitions, axis=2)
@@ -96,6 +101,17 @@ def simulate(
         rewards=rewards,
         episode_starts=np.arange(0, steps * episodes, steps),
         probabilities=probabilities,
+    )
+
+
+def _require_room(pomdp: POMDP, steps: int, episodes: int, *, reacts: bool) -> None:
+    """Refuse a log that would not fit: two codes a step, a reward, a probability and the rows that it was looked up
+    in, and the flags by which the finished log is checked."""
+    numbers = 2 + (pomdp.symbol_rewards is not None) + 2 * reacts
+    require_memory(
+        steps * (8 * numbers + 1) + 16 * episodes,
+        f"a log of {steps} steps",
+        "simulate fewer, or several logs with a seed each",
     )
 
 

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
-from unlatch.arrays import Floats, Ints
+from unlatch.arrays import Floats, Ints, own_errstate
 from unlatch.core.checks import frozen
-from unlatch.core.floating import own_errstate
 from unlatch.core.memory import require_memory
 from unlatch.core.progress import report
 from unlatch.core.trajectory import Trajectory

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from unlatch.arrays import Floats, Ints
+from unlatch.arrays import Floats, Ints, own_errstate
 from unlatch.core.checks import frozen
 from unlatch.errors import DataError
 
@@ -90,6 +90,7 @@ class Partition:
             )
         return Partition(self.labels[index])
 
+    @own_errstate
     def sums(self, vectors: Floats) -> Floats:
         """Sum the last axis over cells: (..., states) to (..., cells)."""
         indicator = np.eye(self.n_cells)[self.labels]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from unlatch.arrays import Floats
+from unlatch.arrays import Floats, own_errstate
 from unlatch.core.checks import finite_floats
 from unlatch.core.partition import Partition
 from unlatch.core.psr import PSR
@@ -37,6 +37,7 @@ class PartitionModel:
     psr: PSR
     partition: Partition
 
+    @own_errstate
     def __post_init__(self) -> None:
         if self.partition.n_states != self.psr.rank:
             raise DataError(
@@ -94,6 +95,7 @@ class PartitionModel:
         """The triple, without the partition."""
         return self.psr
 
+    @own_errstate
     def cell_probabilities(self, belief: ArrayLike) -> Floats:
         """Probability of every cell under a (quasi-)belief, projected onto the simplex; shape (cells,)."""
         from unlatch import linalg

@@ -10,10 +10,9 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from unlatch.arrays import Floats, Ints
+from unlatch.arrays import Floats, Ints, own_errstate
 from unlatch.core.alphabet import checked_names
 from unlatch.core.checks import distributions, frozen
-from unlatch.core.floating import own_errstate
 from unlatch.core.inference import Moment, most_likely_path, state_probabilities
 from unlatch.core.memory import require_memory
 from unlatch.core.psr import PSR, same_alphabets, set_names

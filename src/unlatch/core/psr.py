@@ -11,10 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from unlatch.arrays import Floats, Ints
+from unlatch.arrays import Floats, Ints, own_errstate
 from unlatch.core.alphabet import checked_names, translate
 from unlatch.core.checks import finite_floats, frozen
-from unlatch.core.floating import own_errstate
 from unlatch.core.inference import filter_log, predictions, refuse_collapse
 from unlatch.core.trajectory import Trajectory
 from unlatch.errors import DataError
@@ -49,6 +48,7 @@ class PSR:
     symbol_rewards: Floats | None = None
     replicates: tuple[PSR, ...] = ()
 
+    @own_errstate
     def __post_init__(self) -> None:
         initial = frozen(finite_floats("initial", self.initial, ndim=1))
         updates = frozen(finite_floats("updates", self.updates, ndim=4))

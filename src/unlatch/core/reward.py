@@ -13,7 +13,7 @@ from typing import Any, Literal, NoReturn
 
 import numpy as np
 
-from unlatch.arrays import Floats, Ints
+from unlatch.arrays import Floats, Ints, own_errstate
 from unlatch.core.checks import frozen
 from unlatch.core.partition import Partition
 from unlatch.core.partition_model import PartitionModel
@@ -80,6 +80,7 @@ class Reward:
         partition of a `PartitionModel`."""
         return cls("cells", _checked_entries("cells", rewards))
 
+    @own_errstate
     def resolve(self, model: Model) -> ResolvedReward:
         """The numbers of this reward in the alphabets and states of ``model``; `UsageError` where the model
         does not know what the reward speaks of."""

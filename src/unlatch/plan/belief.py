@@ -6,9 +6,8 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from unlatch.arrays import Floats
+from unlatch.arrays import Floats, own_errstate
 from unlatch.core.checks import frozen
-from unlatch.core.floating import own_errstate
 from unlatch.core.reward import Symbol
 from unlatch.errors import BeliefCollapseError, DataError, UsageError
 from unlatch.plan.problem import PlanningProblem

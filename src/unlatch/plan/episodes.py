@@ -9,10 +9,9 @@ from typing import Any, Protocol, get_args
 
 import numpy as np
 
-from unlatch.arrays import Floats, Ints
+from unlatch.arrays import Floats, Ints, own_errstate
 from unlatch.core.arguments import whole_number
 from unlatch.core.checks import frozen
-from unlatch.core.floating import own_errstate
 from unlatch.core.memory import require_memory
 from unlatch.core.pomdp import POMDP
 from unlatch.core.progress import report
@@ -87,20 +86,24 @@ class Episodes:
             }
 
     @property
+    @own_errstate
     def mean(self) -> float:
         return float(self.rewards.mean())
 
     @property
+    @own_errstate
     def standard_deviation(self) -> float:
         """Of a single episode; 0 for one episode."""
         return float(self.rewards.std(ddof=1)) if len(self) > 1 else 0.0
 
     @property
+    @own_errstate
     def standard_error(self) -> float:
         """Of the mean."""
         return float(self.standard_deviation / np.sqrt(len(self)))
 
     @property
+    @own_errstate
     def share_of_time(self) -> Floats:
         """Share of all steps spent in every true state, shape (states,)."""
         result: Floats = self.occupancy.sum(axis=0) / self.occupancy.sum()

@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from unlatch.arrays import Floats, Ints
+from unlatch.arrays import Floats, Ints, own_errstate
 from unlatch.core.arguments import whole_number
-from unlatch.core.floating import own_errstate
 from unlatch.core.memory import memory_errors, require_memory
 from unlatch.core.progress import report
 from unlatch.core.reward import Model, Reward, Symbol

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from unlatch import linalg
-from unlatch.arrays import Floats
-from unlatch.core.floating import own_errstate
+from unlatch.arrays import Floats, own_errstate
 from unlatch.core.partition import Partition
 from unlatch.core.partition_model import PartitionModel
 from unlatch.core.pomdp import POMDP

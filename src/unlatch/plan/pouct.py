@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from unlatch.arrays import Floats, Ints
+from unlatch.arrays import Floats, Ints, own_errstate
 from unlatch.core.arguments import real_number, whole_number
 from unlatch.core.checks import frozen
-from unlatch.core.floating import own_errstate
 from unlatch.core.pomdp import POMDP
 from unlatch.core.progress import report
 from unlatch.core.psr import PSR

@@ -9,9 +9,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from unlatch.arrays import Floats, Ints
+from unlatch.arrays import Floats, Ints, own_errstate
 from unlatch.core.checks import ROUNDING, distributions, finite_floats, frozen
-from unlatch.core.floating import own_errstate
 from unlatch.core.partition_model import PartitionModel
 from unlatch.core.pomdp import POMDP
 from unlatch.core.psr import PSR
