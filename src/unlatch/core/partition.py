@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from unlatch.arrays import Floats, Ints, own_errstate
+from unlatch.core import html
 from unlatch.core.checks import frozen
 from unlatch.errors import DataError
 
@@ -60,6 +61,12 @@ class Partition:
 
     def __repr__(self) -> str:
         return "Partition(" + ", ".join("{" + ", ".join(map(str, cell)) + "}" for cell in self.cells) + ")"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the states of every cell."""
+        rows = ((c, html.cut_list([str(s) for s in cell])) for c, cell in enumerate(self.cells))
+        title = f"Partition of {self.n_states} states into {self.n_cells} cells"
+        return html.page(title, html.table(rows, ["cell", "states"]))
 
     @cached_property
     def cells(self) -> tuple[tuple[int, ...], ...]:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from unlatch.arrays import Floats, own_errstate
+from unlatch.core import html
 from unlatch.core.checks import finite_floats
 from unlatch.core.partition import Partition
 from unlatch.core.psr import PSR
@@ -62,6 +63,15 @@ class PartitionModel:
             f"PartitionModel({self.n_states} states in {self.partition.n_cells} cells, {self.n_actions} "
             f"actions, {self.n_observations} observations)"
         )
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the cells, and the probability of each at the start."""
+        chances = self.cell_probabilities(self.initial)
+        rows = (
+            (c, html.cut_list([str(s) for s in cell]), f"{chances[c]:.3g}")
+            for c, cell in enumerate(self.partition.cells)
+        )
+        return html.page(repr(self), html.table(rows, ["cell", "states", "at the start"]))
 
     @property
     def initial(self) -> Floats:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from unlatch.arrays import Floats, Ints, own_errstate
+from unlatch.core import html
 from unlatch.core.alphabet import checked_names
 from unlatch.core.checks import distributions, frozen
 from unlatch.core.inference import Moment, most_likely_path, state_probabilities
@@ -112,6 +113,21 @@ class POMDP:
             f"POMDP({self.n_states} states, {self.n_actions} actions, {self.n_observations} observations, "
             f"emission={self.emission!r}{untried})"
         )
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what every state shows and where it leads, action by action."""
+        parts = []
+        for a, action in enumerate(self.action_names[: html.MOST_TABLES]):
+            untried = " (never tried: placeholders)" if action in self.untried_actions else ""
+            parts += [
+                html.heading(f"{action}{untried}"),
+                html.matrix(self.observations[a], self.state_names, self.observation_names, "shows"),
+                html.matrix(self.transitions[a], self.state_names, self.state_names, "leads to"),
+            ]
+        if self.n_actions > html.MOST_TABLES:
+            parts.append(html.heading(f"and {self.n_actions - html.MOST_TABLES} more actions"))
+        start = html.matrix(self.initial[None], ["probability"], self.state_names, "starts in")
+        return html.page(repr(self), start, *parts)
 
     @property
     def n_states(self) -> int:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from unlatch.arrays import Floats, Ints, own_errstate
+from unlatch.core import html
 from unlatch.core.alphabet import checked_names, translate
 from unlatch.core.checks import finite_floats, frozen
 from unlatch.core.inference import filter_log, predictions, refuse_collapse
@@ -77,6 +78,14 @@ class PSR:
 
     def __repr__(self) -> str:
         return f"PSR(rank {self.rank}, {self.n_actions} actions, {self.n_observations} observations)"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the alphabets, and what is predicted at the start."""
+        return html.page(
+            repr(self),
+            html.heading("probability of every observation, if an action comes first"),
+            html.matrix(self.predict(self.initial), self.action_names, self.observation_names, "action"),
+        )
 
     @property
     def rank(self) -> int:

@@ -10,6 +10,7 @@ from typing import Any, Protocol, get_args
 import numpy as np
 
 from unlatch.arrays import Floats, Ints, own_errstate
+from unlatch.core import html
 from unlatch.core.arguments import whole_number
 from unlatch.core.checks import frozen
 from unlatch.core.memory import require_memory
@@ -71,6 +72,18 @@ class Episodes:
 
     def __repr__(self) -> str:
         return f"Episodes({len(self)} episodes, mean {self.mean:.4g} ± {self.standard_error:.2g})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the score, and where the time was spent."""
+        shares = zip(self.state_names, self.share_of_time, strict=True)
+        rows = ((name, f"{share:.3f}") for name, share in shares)
+        return html.page(
+            repr(self),
+            html.heading(
+                f"{int(self.collapses.sum())} observations were impossible under the planner's model"
+            ),
+            html.table(rows, ["true state", "share of time"]),
+        )
 
     def __len__(self) -> int:
         return len(self.rewards)
