@@ -16,7 +16,7 @@ from unlatch.errors import ResourceLimitError, UsageError
 
 __all__ = ["simulate"]
 
-_CHUNK = 1 << 16
+STEPS_PER_CALL = 1 << 16
 """Steps per kernel call: their random numbers stay in the cache."""
 
 _MAX_STEPS = 2_000_000_000
@@ -66,20 +66,22 @@ def simulate(
     observations = np.empty_like(actions)
     table = _policy_table(weights, pomdp.n_observations)
     chances = np.cumsum(table, axis=1)
-    transitions = np.cumsum(pomdp.transitions, axis=2)
-    shown = np.cumsum(pomdp.observations, axis=2)
+    moves, targets = _outcomes(pomdp.transitions)
+    shows, symbols = _outcomes(pomdp.observations)
     starting = np.cumsum(pomdp.initial)
     arrival = pomdp.emission == "arrival"
-    uniforms = np.empty((min(_CHUNK, steps), 3))
+    uniforms = np.empty((min(STEPS_PER_CALL, steps), 3))
     for start in range(0, steps * episodes, steps):
         state = draw(starting, generator.random())
-        for begin in range(start, start + steps, _CHUNK):
-            stop = min(begin + _CHUNK, start + steps)
+        for begin in range(start, start + steps, STEPS_PER_CALL):
+            stop = min(begin + STEPS_PER_CALL, start + steps)
             generator.random(out=uniforms[: stop - begin])
             state = simulate_steps(
                 chances,
-                transitions,
-                shown,
+                moves,
+                targets,
+                shows,
+                symbols,
                 arrival,
                 state,
                 pomdp.n_observations if begin == start else observations[begin - 1],
@@ -108,11 +110,21 @@ def _require_room(pomdp: POMDP, steps: int, episodes: int, *, reacts: bool) -> N
     """Refuse a log that would not fit: two codes a step, a reward, a probability and the rows that it was looked up
     in, and the flags by which the finished log is checked."""
     numbers = 2 + (pomdp.symbol_rewards is not None) + 2 * reacts
+    tables = 3 * 8 * (pomdp.transitions.size + pomdp.observations.size)
     require_memory(
-        steps * (8 * numbers + 1) + 16 * episodes,
+        steps * (8 * numbers + 1) + 16 * episodes + tables,
         f"a log of {steps} steps",
         "simulate fewer, or several logs with a seed each",
     )
+
+
+def _outcomes(probabilities: Floats) -> tuple[Floats, Ints]:
+    """What can follow, by action and state, with cumulative weights; an action at a time, for the sake of Ctrl-C."""
+    from unlatch.kernels.simulation import possible_outcomes
+
+    parts = [possible_outcomes(np.cumsum(table[None], axis=2)) for table in probabilities]
+    weights, outcomes = zip(*parts, strict=True)
+    return np.concatenate(weights), np.concatenate(outcomes)
 
 
 def _policy_table(policy: Floats, observations: int) -> Floats:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import doctest
+import importlib
 import inspect
 import typing
 from pathlib import Path
@@ -100,3 +102,10 @@ def test_help_opens_with_what_a_user_needs():
 @pytest.mark.parametrize("name", [name for name in unlatch.__all__ if name != "__version__"])
 def test_every_public_name_says_what_it_is(name):
     assert (getattr(unlatch, name).__doc__ or "").strip()
+
+
+@pytest.mark.parametrize("module", ["unlatch", "unlatch.core.pomdp", "unlatch.core.psr"])
+def test_examples_in_docstrings_are_true(module):
+    found = doctest.testmod(importlib.import_module(module))
+    assert found.attempted > 0
+    assert found.failed == 0

@@ -50,7 +50,7 @@ def test_seeds_and_generators():
 def test_chunks_do_not_change_the_log(monkeypatch):
     tiger = domains.tiger()
     whole = simulate(tiger, 1000, episodes=2, rng=0)
-    monkeypatch.setattr(simulation, "_CHUNK", 64)
+    monkeypatch.setattr(simulation, "STEPS_PER_CALL", 64)
     heard = []
     with listening(lambda *report: heard.append(report)):
         assert simulate(tiger, 1000, episodes=2, rng=0) == whole

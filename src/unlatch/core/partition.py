@@ -30,7 +30,7 @@ class Partition:
     def __post_init__(self) -> None:
         labels = np.asarray(self.labels)
         if labels.ndim != 1 or labels.dtype.kind not in "iu" or labels.size == 0:
-            raise DataError("labels: expected one cell number per state")
+            raise DataError("labels: expected one cell number per state", field="labels")
         _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
         renumbered = np.argsort(np.argsort(first))[inverse]
         object.__setattr__(self, "labels", frozen(renumbered.astype(np.int64)))
@@ -45,7 +45,7 @@ class Partition:
         """From lists of states that together name every state once."""
         members = [s for cell in cells for s in cell]
         if sorted(members) != list(range(len(members))) or not members:
-            raise DataError(f"cells must hold every state from 0 exactly once, got {cells}")
+            raise DataError(f"cells must hold every state from 0 exactly once, got {cells}", field="cells")
         labels = np.empty(len(members), dtype=np.int64)
         for number, cell in enumerate(cells):
             labels[list(cell)] = number
@@ -93,7 +93,8 @@ class Partition:
         index = np.asarray(order)
         if index.dtype.kind not in "iu" or sorted(index.tolist()) != list(range(self.n_states)):
             raise DataError(
-                f"order must be a permutation of the {self.n_states} states, got {index.tolist()}"
+                f"order must be a permutation of the {self.n_states} states, got {index.tolist()}",
+                field="order",
             )
         return Partition(self.labels[index])
 

@@ -42,13 +42,15 @@ class PartitionModel:
     def __post_init__(self) -> None:
         if self.partition.n_states != self.psr.rank:
             raise DataError(
-                f"the partition has {self.partition.n_states} states, the PSR {self.psr.rank} coordinates"
+                f"the partition has {self.partition.n_states} states, the PSR {self.psr.rank} coordinates",
+                field="partition",
             )
         off = float(np.abs(self.psr.final - 1).max())
         if off > _FINAL_TOLERANCE:
             raise DataError(
                 f"final is off one by up to {off:.1e}: the PSR is not in state coordinates; transform it by "
-                "the learned similarity first"
+                "the learned similarity first",
+                field="psr",
             )
 
     def __eq__(self, other: object) -> bool:
@@ -112,5 +114,5 @@ class PartitionModel:
 
         weights = finite_floats("belief", belief, ndim=1)
         if weights.shape != self.initial.shape:
-            raise DataError(f"belief: {weights.shape[0]} entries for {self.n_states} states")
+            raise DataError(f"belief: {weights.shape[0]} entries for {self.n_states} states", field="belief")
         return linalg.project_to_simplex(self.partition.sums(weights * self.psr.final))

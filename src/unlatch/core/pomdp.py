@@ -261,6 +261,10 @@ class POMDP:
         if weights.ndim == 1:
             chain = np.einsum("a,ast->st", weights, self.transitions)
             return frozen(linalg.stationary_distribution(chain, self.initial))
+        pairs = self.n_observations * self.n_states
+        require_memory(
+            3 * 8 * pairs**2, f"a chain of {pairs} observations and states", "choose actions blindly"
+        )
         second = np.einsum("s,aost->ot", self.initial, self.updates) / self.n_actions
         joint = linalg.stationary_distribution(reactive_chain(self.updates, weights), second.ravel())
         return frozen(joint.reshape(second.shape).sum(axis=0))
@@ -270,7 +274,8 @@ class POMDP:
         index = np.asarray(order)
         if index.dtype.kind not in "iu" or sorted(index.tolist()) != list(range(self.n_states)):
             raise DataError(
-                f"order must be a permutation of the {self.n_states} states, got {index.tolist()}"
+                f"order must be a permutation of the {self.n_states} states, got {index.tolist()}",
+                field="order",
             )
         return replace(
             self,
@@ -309,7 +314,8 @@ def checked_policy(policy: ArrayLike | None, actions: int, observations: int) ->
     if weights.shape not in ((actions,), (observations, actions)):
         raise DataError(
             f"policy: an array of shape {weights.shape}; give a probability for each of {actions} actions, or such a "
-            f"row for each of {observations} observations"
+            f"row for each of {observations} observations",
+            field="policy",
         )
     return weights
 

@@ -125,9 +125,11 @@ class PSR:
         """``P(observations | actions)`` of one short sequence of codes, from ``initial``."""
         vector = self.initial
         pairs = list(zip(np.asarray(actions).tolist(), np.asarray(observations).tolist(), strict=True))
-        for action, observation in pairs:
+        for step, (action, observation) in enumerate(pairs):
             if not (0 <= action < self.n_actions and 0 <= observation < self.n_observations):
-                raise DataError(f"no such pair of codes: action {action}, observation {observation}")
+                raise DataError(
+                    f"no such pair of codes: action {action}, observation {observation}", step=step
+                )
             vector = vector @ self.updates[action, observation]
         return float(vector @ self.final)
 
@@ -139,7 +141,7 @@ class PSR:
         """
         vector = finite_floats("belief", belief, ndim=1)
         if vector.shape != self.initial.shape:
-            raise DataError(f"belief: {len(vector)} entries for a model of rank {self.rank}")
+            raise DataError(f"belief: {len(vector)} entries for a model of rank {self.rank}", field="belief")
         result: Floats = np.einsum("i,aoij,j->ao", vector, self.updates, self.final)
         return result
 
@@ -191,7 +193,8 @@ def set_names(model: object, actions: int, observations: int) -> None:
         array = finite_floats("symbol_rewards", rewards, ndim=1)
         if array.shape != (observations,):
             raise DataError(
-                f"symbol_rewards: {array.shape[0]} rewards for {observations} observation symbols"
+                f"symbol_rewards: {array.shape[0]} rewards for {observations} observation symbols",
+                field="symbol_rewards",
             )
         object.__setattr__(model, "symbol_rewards", frozen(array))
 

@@ -72,7 +72,10 @@ class BeliefTracker:
         except (KeyError, TypeError, ValueError):
             raise DataError("a planner's state needs a belief and a count of collapses") from None
         if belief.shape != self._belief.shape or not np.isfinite(belief).all() or collapses < 0:
-            raise DataError(f"the state's belief does not fit a model with {self._problem.rank} coordinates")
+            raise DataError(
+                f"the state's belief does not fit a model with {self._problem.rank} coordinates",
+                field="belief",
+            )
         self._belief, self.collapses = belief, collapses
 
 

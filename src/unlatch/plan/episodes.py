@@ -200,6 +200,7 @@ class _Stage:
 
     @classmethod
     def build(cls, truth: POMDP, planner: Planner, reward: Reward | None, untried: Untried) -> _Stage:
+        require_memory(16 * truth.updates.size, "the tables of the true system", "act in a smaller one")
         resolved = (Reward.from_symbols(truth) if reward is None else reward).resolve(truth)
         scale = max(float(np.abs(resolved.symbols).max()), float(np.abs(resolved.cells).max())) or 1.0
         model = getattr(planner, "model", truth)

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from unlatch.arrays import Floats, Ints, own_errstate
 from unlatch.core.arguments import real_number, whole_number
 from unlatch.core.checks import frozen
+from unlatch.core.memory import require_memory
 from unlatch.core.pomdp import POMDP
 from unlatch.core.progress import report
 from unlatch.core.psr import PSR
@@ -377,6 +378,7 @@ def _spread(depth: int, factor: float) -> float:
 def _tables(problem: PlanningProblem, sampling: int) -> Problem:
     from unlatch.kernels.treesearch import Problem
 
+    require_memory(8 * problem.updates.size, "the tables of the search", "plan with a smaller model")
     return Problem(
         updates=problem.updates,
         final=problem.final,

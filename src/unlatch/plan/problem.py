@@ -84,10 +84,10 @@ class PlanningProblem:
         else:
             weights = finite_floats("belief", belief, ndim=1)
         if weights.shape != self.initial.shape:
-            raise DataError(f"belief: {weights.shape[0]} entries, the model has {self.rank}")
+            raise DataError(f"belief: {weights.shape[0]} entries, the model has {self.rank}", field="belief")
         total = float(weights @ self.final)
         if not total > 0:
-            raise DataError(f"belief: its total probability is {total}; it must be 1")
+            raise DataError(f"belief: its total probability is {total}; it must be 1", field="belief")
         result: Floats = weights / total
         return result
 
