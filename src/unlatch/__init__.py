@@ -1,7 +1,27 @@
-"""unlatch: learn an explicit POMDP from the log of what an agent did and saw, then plan with it.
+"""Learn an explicit POMDP from the log of what an agent did and saw, then plan with it.
 
-The public names are listed once, in ``_HOMES``, and imported on first use, so that ``import unlatch`` and
-``unlatch --help`` stay instant.
+    >>> import unlatch
+    >>> log = unlatch.simulate(unlatch.domains.tiger(), 20_000, rng=0)  # or unlatch.read_log("log.csv")
+    >>> result = unlatch.learn_pomdp(log, rng=0)
+    >>> result.pomdp
+    POMDP(2 states, 3 actions, 6 observations, emission='departure')
+    >>> planner = unlatch.POUCT(result.pomdp, rng=0)
+    >>> result.pomdp.action_names[planner.action()]
+    'listen'
+
+The five calls that most work is made of:
+
+    read_log(path)                  a log of actions and observations (and rewards), from CSV
+    learn_pomdp(log)                how many hidden states, how each action moves them, what each shows
+    save_model, load_model          a model, its evidence and how it was made, to and from a file
+    POUCT(model, reward)            a planner: action() says what to do, observe() is told what was seen
+    run_episodes(truth, planner)    how well that goes
+
+Numbers are in `result.pomdp.transitions` (actions, states, states), `.observations` (actions, states, observations)
+and `.initial` (states). What the log leaves open is in `result.partition`, what was noticed on the way in
+`result.diagnostics`. Of a log, a model tells `log_likelihood`, `belief`, `predictions`, `state_probabilities` and
+`most_likely_path`. Errors are in `unlatch.errors`, all of them `UnlatchError`; example systems in `unlatch.domains`.
+On the command line: ``unlatch --help``.
 """
 
 from __future__ import annotations
@@ -11,6 +31,8 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
+# The one list of public names. They are imported on first use, so that ``import unlatch`` and ``unlatch --help`` stay
+# instant. The list for type checkers below must say the same; a test compares them.
 _HOMES = {
     # values
     "Trajectory": "core.trajectory",
@@ -19,6 +41,7 @@ _HOMES = {
     "Partition": "core.partition",
     "PartitionModel": "core.partition_model",
     "Reward": "core.reward",
+    "Evidence": "core.evidence",
     "Diagnostic": "core.diagnostics",
     "Diagnostics": "core.diagnostics",
     # simulation
@@ -29,38 +52,65 @@ _HOMES = {
     "save_model": "files.models",
     "load_model": "files.models",
     "SavedModel": "files.models",
-    # learning, in the order of its stages
+    # learning: the whole way
+    "learn_pomdp": "learn.pipeline",
+    "learn_psr": "learn.pipeline",
+    "LearnResult": "learn.pipeline",
+    "LearnOptions": "learn.options",
+    "SpectralResult": "learn.spectral.from_hankel",
+    "StateSearch": "learn.likelihood.search",
+    "refine": "learn.likelihood.refine",
+    "RefineResult": "learn.likelihood.refine",
+    # learning: what a log can tell, before and after
+    "examine": "learn.examine.log",
+    "examine_model": "learn.examine.model",
+    "undetermined_entries": "learn.identify.entries",
+    "Undetermined": "learn.identify.entries",
+    "ExpectedCounts": "learn.likelihood.parameters",
+    # learning: the stages of the spectral way, in their order
     "count_sequences": "learn.spectral.counting",
     "SequenceCounts": "learn.spectral.counting",
+    "WindowTable": "learn.spectral.windows",
     "estimate_hankel": "learn.spectral.hankel",
     "exact_hankel": "learn.spectral.exact_hankel",
     "HankelMatrix": "learn.spectral.hankel",
     "factorize": "learn.spectral.factorize",
     "RankFactorization": "learn.spectral.factorize",
     "fit_psr": "learn.spectral.fit_psr",
-    "examine": "learn.examine.log",
-    "examine_model": "learn.examine.model",
     "find_similarity": "learn.spectral.similarity",
     "SimilarityTransform": "learn.spectral.similarity",
     "recover_pomdp": "learn.spectral.recover",
-    "learn_psr": "learn.pipeline",
-    "learn_pomdp": "learn.pipeline",
     "learn_from_hankel": "learn.spectral.from_hankel",
-    "LearnResult": "learn.pipeline",
-    "refine": "learn.likelihood.refine",
-    "RefineResult": "learn.likelihood.refine",
-    "Evidence": "core.evidence",
-    "learn_tensor": "learn.baselines.tensor",
-    "TensorResult": "learn.baselines.tensor",
     # baselines
     "learn_em": "learn.baselines.baum_welch",
     "EMResult": "learn.baselines.baum_welch",
+    "learn_tensor": "learn.baselines.tensor",
+    "TensorResult": "learn.baselines.tensor",
+    "ActionVerdict": "learn.baselines.tensor",
     # planning
-    "states_where": "plan.goals",
-    "most_ambiguous_state": "plan.goals",
     "POUCT": "plan.pouct",
+    "SearchResult": "plan.pouct",
     "ExactPlanner": "plan.exact",
     "run_episodes": "plan.episodes",
+    "Episodes": "plan.episodes",
+    "Planner": "plan.episodes",
+    "states_where": "plan.goals",
+    "most_ambiguous_state": "plan.goals",
+    # comparison with a known truth
+    "match_states": "compare.match_states",
+    "observation_l1": "compare.errors",
+    "observation_l1_all": "compare.errors",
+    "transition_l1": "compare.errors",
+    "three_step_transition_l1": "compare.errors",
+    "held_out_gap": "compare.errors",
+    "true_partition": "compare.errors",
+    "cramer_rao_bound": "compare.bounds",
+    "ErrorBound": "compare.bounds",
+    # pictures
+    "plot_states": "show.plots",
+    "plot_spectrum": "show.plots",
+    "plot_matrix": "show.plots",
+    "draw_models": "show.plots",
 }
 
 _MODULES = ("domains", "errors")
@@ -70,6 +120,15 @@ __all__ = ["__version__", *_HOMES, *_MODULES]
 if TYPE_CHECKING:
     from unlatch import domains as domains
     from unlatch import errors as errors
+    from unlatch.compare.bounds import ErrorBound as ErrorBound
+    from unlatch.compare.bounds import cramer_rao_bound as cramer_rao_bound
+    from unlatch.compare.errors import held_out_gap as held_out_gap
+    from unlatch.compare.errors import observation_l1 as observation_l1
+    from unlatch.compare.errors import observation_l1_all as observation_l1_all
+    from unlatch.compare.errors import three_step_transition_l1 as three_step_transition_l1
+    from unlatch.compare.errors import transition_l1 as transition_l1
+    from unlatch.compare.errors import true_partition as true_partition
+    from unlatch.compare.match_states import match_states as match_states
     from unlatch.core.diagnostics import Diagnostic as Diagnostic
     from unlatch.core.diagnostics import Diagnostics as Diagnostics
     from unlatch.core.evidence import Evidence as Evidence
@@ -86,12 +145,18 @@ if TYPE_CHECKING:
     from unlatch.files.models import save_model as save_model
     from unlatch.learn.baselines.baum_welch import EMResult as EMResult
     from unlatch.learn.baselines.baum_welch import learn_em as learn_em
+    from unlatch.learn.baselines.tensor import ActionVerdict as ActionVerdict
     from unlatch.learn.baselines.tensor import TensorResult as TensorResult
     from unlatch.learn.baselines.tensor import learn_tensor as learn_tensor
     from unlatch.learn.examine.log import examine as examine
     from unlatch.learn.examine.model import examine_model as examine_model
+    from unlatch.learn.identify.entries import Undetermined as Undetermined
+    from unlatch.learn.identify.entries import undetermined_entries as undetermined_entries
+    from unlatch.learn.likelihood.parameters import ExpectedCounts as ExpectedCounts
     from unlatch.learn.likelihood.refine import RefineResult as RefineResult
     from unlatch.learn.likelihood.refine import refine as refine
+    from unlatch.learn.likelihood.search import StateSearch as StateSearch
+    from unlatch.learn.options import LearnOptions as LearnOptions
     from unlatch.learn.pipeline import LearnResult as LearnResult
     from unlatch.learn.pipeline import learn_pomdp as learn_pomdp
     from unlatch.learn.pipeline import learn_psr as learn_psr
@@ -101,17 +166,26 @@ if TYPE_CHECKING:
     from unlatch.learn.spectral.factorize import RankFactorization as RankFactorization
     from unlatch.learn.spectral.factorize import factorize as factorize
     from unlatch.learn.spectral.fit_psr import fit_psr as fit_psr
+    from unlatch.learn.spectral.from_hankel import SpectralResult as SpectralResult
     from unlatch.learn.spectral.from_hankel import learn_from_hankel as learn_from_hankel
     from unlatch.learn.spectral.hankel import HankelMatrix as HankelMatrix
     from unlatch.learn.spectral.hankel import estimate_hankel as estimate_hankel
     from unlatch.learn.spectral.recover import recover_pomdp as recover_pomdp
     from unlatch.learn.spectral.similarity import SimilarityTransform as SimilarityTransform
     from unlatch.learn.spectral.similarity import find_similarity as find_similarity
+    from unlatch.learn.spectral.windows import WindowTable as WindowTable
+    from unlatch.plan.episodes import Episodes as Episodes
+    from unlatch.plan.episodes import Planner as Planner
     from unlatch.plan.episodes import run_episodes as run_episodes
     from unlatch.plan.exact import ExactPlanner as ExactPlanner
     from unlatch.plan.goals import most_ambiguous_state as most_ambiguous_state
     from unlatch.plan.goals import states_where as states_where
     from unlatch.plan.pouct import POUCT as POUCT
+    from unlatch.plan.pouct import SearchResult as SearchResult
+    from unlatch.show.plots import draw_models as draw_models
+    from unlatch.show.plots import plot_matrix as plot_matrix
+    from unlatch.show.plots import plot_spectrum as plot_spectrum
+    from unlatch.show.plots import plot_states as plot_states
     from unlatch.simulation import simulate as simulate
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from unlatch.arrays import Floats
+from unlatch.arrays import Floats, own_errstate
 from unlatch.errors import NumericalError
 
 __all__ = [
@@ -40,6 +40,7 @@ def _finite(matrix: NDArray[np.generic]) -> None:
         raise NumericalError("a matrix with infinite or undefined entries reached a decomposition")
 
 
+@own_errstate
 def inverse(matrix: Floats) -> Floats:
     """The inverse of a square matrix that is not singular to working precision."""
     _finite(matrix)
@@ -53,6 +54,7 @@ def inverse(matrix: Floats) -> Floats:
     return result
 
 
+@own_errstate
 def singular_values(matrix: Floats) -> Floats:
     """Singular values in decreasing order."""
     _finite(matrix)
@@ -60,12 +62,14 @@ def singular_values(matrix: Floats) -> Floats:
     return result
 
 
+@own_errstate
 def condition(matrix: Floats) -> float:
     """Ratio of the largest singular value to the smallest; infinite for a singular matrix."""
     values = singular_values(matrix)
     return float(values[0] / values[-1]) if values[-1] > 0 else np.inf
 
 
+@own_errstate
 def svd(matrix: Floats) -> tuple[Floats, Floats, Floats]:
     """Thin SVD ``U, s, V`` (columns of V are right vectors) with canonical signs."""
     _finite(matrix)
@@ -73,6 +77,7 @@ def svd(matrix: Floats) -> tuple[Floats, Floats, Floats]:
     return _canonical_signs(u, s, vt.T)
 
 
+@own_errstate
 def truncated_svd(matrix: object, rank: int, rng: np.random.Generator) -> tuple[Floats, Floats, Floats]:
     """The leading ``rank`` singular triplets of a sparse matrix, in decreasing order, canonical signs.
 
@@ -96,6 +101,7 @@ def truncated_svd(matrix: object, rank: int, rng: np.random.Generator) -> tuple[
     return _canonical_signs(u[:, order], s[order], vt[order].T)
 
 
+@own_errstate
 def spectral_norm(matrix: object, rng: np.random.Generator, iterations: int = 30) -> float:
     """Largest singular value of a sparse matrix, by power iterations; within a percent or so, from below."""
     import scipy.sparse
@@ -123,6 +129,7 @@ def _canonical_signs(u: Floats, s: Floats, v: Floats) -> tuple[Floats, Floats, F
     return u * signs, s, v * signs
 
 
+@own_errstate
 def eigen(matrix: Floats) -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
     """Eigenvalues and right eigenvectors (columns of norm one) of a square matrix."""
     _finite(matrix)
@@ -130,6 +137,7 @@ def eigen(matrix: Floats) -> tuple[NDArray[np.complex128], NDArray[np.complex128
     return values, vectors.astype(np.complex128)
 
 
+@own_errstate
 def null_basis(matrix: Floats, dimension: int) -> Floats:
     """Orthonormal columns spanning the ``dimension`` directions that ``matrix`` shrinks the most."""
     _finite(matrix)
@@ -138,6 +146,7 @@ def null_basis(matrix: Floats, dimension: int) -> Floats:
     return result
 
 
+@own_errstate
 def orthonormal(columns: Floats) -> Floats:
     """An orthonormal basis of the span of independent columns."""
     _finite(columns)
@@ -145,6 +154,7 @@ def orthonormal(columns: Floats) -> Floats:
     return result
 
 
+@own_errstate
 def haar_rotation(dimension: int, rng: np.random.Generator) -> Floats:
     """A rotation drawn uniformly (Haar measure) from SO(dimension)."""
     if dimension == 1:
@@ -157,6 +167,7 @@ def haar_rotation(dimension: int, rng: np.random.Generator) -> Floats:
     return result
 
 
+@own_errstate
 def stationary_distribution(chain: Floats, start: Floats) -> Floats:
     """Long-run average distribution of a Markov chain begun in ``start``, by linear solves.
 
@@ -173,33 +184,70 @@ def stationary_distribution(chain: Floats, start: Floats) -> Floats:
     transient = leaves[labels]
     absorbed = np.where(transient, 0.0, start)
     if transient.any():
-        inside = chain[np.ix_(transient, transient)]
-        visits = scipy.linalg.solve((np.eye(len(inside)) - inside).T, start[transient])
-        absorbed[~transient] += visits @ chain[np.ix_(transient, ~transient)]
+        absorbed[~transient] += _absorbed_mass(chain, start, transient)
     result = np.zeros(len(chain))
     for label in np.flatnonzero(~leaves):
         members = np.flatnonzero(labels == label)
         mass = absorbed[members].sum()
         if mass > 0:
             result[members] = mass * _irreducible_stationary(chain[np.ix_(members, members)])
+    if not np.isfinite(result).all():
+        raise NumericalError(
+            "a state is left with a probability too small for floating point; set probabilities below 1e-300 to zero"
+        )
     normalized: Floats = result / result.sum()
     return normalized
+
+
+def _absorbed_mass(chain: Floats, start: Floats, transient: NDArray[np.bool_]) -> Floats:
+    """The mass that the transient states of a chain send to each of the others in the end."""
+    inside, leaving = chain[np.ix_(transient, transient)], chain[np.ix_(transient, ~transient)]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", scipy.linalg.LinAlgWarning)
+            visits = scipy.linalg.solve((np.eye(len(inside)) - inside).T, start[transient])
+    except (scipy.linalg.LinAlgError, scipy.linalg.LinAlgWarning):
+        return _eliminated_mass(inside, leaving, start[transient])
+    result: Floats = visits @ leaving
+    return result
+
+
+def _eliminated_mass(inside: Floats, leaving: Floats, mass: Floats) -> Floats:
+    """As `_absorbed_mass`, state by state and without a subtraction: slower, but accurate where states are left so
+    rarely that one minus the chance of staying is zero."""
+    moves, mass = (
+        np.concatenate([inside, leaving], axis=1),
+        np.concatenate([mass, np.zeros(leaving.shape[1])]),
+    )
+    for state in range(len(inside) - 1, -1, -1):
+        row = moves[state].copy()
+        row[state:][: len(inside) - state] = 0.0  # itself, and states that are gone already
+        if not row.any():
+            continue  # left so rarely that even that is lost: its mass is spread by what remains
+        row /= row.max()
+        row /= row.sum()
+        mass += mass[state] * row
+        moves += np.outer(moves[:, state], row)
+    result: Floats = mass[len(inside) :]
+    return result
 
 
 def _irreducible_stationary(chain: Floats) -> Floats:
     """Of an irreducible chain, by the elimination of Grassmann, Taksar and Heyman: no subtraction, so that every
     entry is accurate however weakly the states are coupled."""
     reduced = chain.copy()
-    for k in range(len(chain) - 1, 0, -1):
-        reduced[:k, k] /= reduced[k, :k].sum()
-        reduced[:k, :k] += np.outer(reduced[:k, k], reduced[k, :k])
     weights = np.ones(len(chain))
-    for k in range(1, len(chain)):
-        weights[k] = weights[:k] @ reduced[:k, k]
-    result: Floats = weights / weights.sum()
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # the caller looks at what came of it
+        for k in range(len(chain) - 1, 0, -1):
+            reduced[:k, k] /= reduced[k, :k].sum()
+            reduced[:k, :k] += np.outer(reduced[:k, k], reduced[k, :k])
+        for k in range(1, len(chain)):
+            weights[k] = weights[:k] @ reduced[:k, k]
+        result: Floats = weights / weights.sum()
     return result
 
 
+@own_errstate
 def project_to_simplex(rows: Floats) -> Floats:
     """The nearest point (in L2) of the probability simplex to every row (last axis).
 
@@ -216,6 +264,7 @@ def project_to_simplex(rows: Floats) -> Floats:
     return result
 
 
+@own_errstate
 def fixed_point(update: Floats, final: Floats) -> Floats:
     """The row vector m with ``m @ update = m`` and ``m @ final = 1``, in the least-squares sense."""
     _finite(update)

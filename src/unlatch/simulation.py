@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from unlatch.arrays import Floats, Ints
+from unlatch.arrays import Floats, Ints, own_errstate
+from unlatch.core.arguments import whole_number
+from unlatch.core.memory import require_memory
 from unlatch.core.pomdp import POMDP, checked_policy
 from unlatch.core.progress import report
 from unlatch.core.random import RandomSource, resolve_rng
@@ -14,12 +16,13 @@ from unlatch.errors import ResourceLimitError, UsageError
 
 __all__ = ["simulate"]
 
-_CHUNK = 1 << 16
+STEPS_PER_CALL = 1 << 16
 """Steps per kernel call: their random numbers stay in the cache."""
 
 _MAX_STEPS = 2_000_000_000
 
 
+@own_errstate
 def simulate(
     pomdp: POMDP,
     steps: int,
@@ -50,31 +53,35 @@ def simulate(
     """
     from unlatch.kernels.simulation import draw, simulate_steps
 
-    for name, count in (("steps", steps), ("episodes", episodes)):
-        if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
-            raise UsageError(f"{name} must be a whole number of at least 1, got {count!r}")
+    steps = whole_number("steps", steps, least=1)
+    episodes = whole_number("episodes", episodes, least=1)
+    if not isinstance(pomdp, POMDP):
+        raise UsageError(f"simulate acts in a POMDP, got {type(pomdp).__name__}")
     if steps * episodes > _MAX_STEPS:
         raise ResourceLimitError(f"{steps * episodes} steps in all; at most {_MAX_STEPS} fit one log")
+    weights = checked_policy(policy, pomdp.n_actions, pomdp.n_observations)
+    _require_room(pomdp, steps * episodes, episodes, reacts=weights.ndim == 2)
     generator, _ = resolve_rng(rng)
     actions = np.empty(steps * episodes, dtype=np.int64)
     observations = np.empty_like(actions)
-    weights = checked_policy(policy, pomdp.n_actions, pomdp.n_observations)
     table = _policy_table(weights, pomdp.n_observations)
     chances = np.cumsum(table, axis=1)
-    transitions = np.cumsum(pomdp.transitions, axis=2)
-    shown = np.cumsum(pomdp.observations, axis=2)
+    moves, targets = _outcomes(pomdp.transitions)
+    shows, symbols = _outcomes(pomdp.observations)
     starting = np.cumsum(pomdp.initial)
     arrival = pomdp.emission == "arrival"
-    uniforms = np.empty((min(_CHUNK, steps), 3))
+    uniforms = np.empty((min(STEPS_PER_CALL, steps), 3))
     for start in range(0, steps * episodes, steps):
         state = draw(starting, generator.random())
-        for begin in range(start, start + steps, _CHUNK):
-            stop = min(begin + _CHUNK, start + steps)
+        for begin in range(start, start + steps, STEPS_PER_CALL):
+            stop = min(begin + STEPS_PER_CALL, start + steps)
             generator.random(out=uniforms[: stop - begin])
             state = simulate_steps(
                 chances,
-                transitions,
-                shown,
+                moves,
+                targets,
+                shows,
+                symbols,
                 arrival,
                 state,
                 pomdp.n_observations if begin == start else observations[begin - 1],
@@ -97,6 +104,27 @@ def simulate(
         episode_starts=np.arange(0, steps * episodes, steps),
         probabilities=probabilities,
     )
+
+
+def _require_room(pomdp: POMDP, steps: int, episodes: int, *, reacts: bool) -> None:
+    """Refuse a log that would not fit: two codes a step, a reward, a probability and the rows that it was looked up
+    in, and the flags by which the finished log is checked."""
+    numbers = 2 + (pomdp.symbol_rewards is not None) + 2 * reacts
+    tables = 3 * 8 * (pomdp.transitions.size + pomdp.observations.size)
+    require_memory(
+        steps * (8 * numbers + 1) + 16 * episodes + tables,
+        f"a log of {steps} steps",
+        "simulate fewer, or several logs with a seed each",
+    )
+
+
+def _outcomes(probabilities: Floats) -> tuple[Floats, Ints]:
+    """What can follow, by action and state, with cumulative weights; an action at a time, for the sake of Ctrl-C."""
+    from unlatch.kernels.simulation import possible_outcomes
+
+    parts = [possible_outcomes(np.cumsum(table[None], axis=2)) for table in probabilities]
+    weights, outcomes = zip(*parts, strict=True)
+    return np.concatenate(weights), np.concatenate(outcomes)
 
 
 def _policy_table(policy: Floats, observations: int) -> Floats:

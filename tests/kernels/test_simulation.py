@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import naive
-from unlatch.kernels.simulation import draw, simulate_steps
+from unlatch.kernels.simulation import draw, possible_outcomes, simulate_steps
 
 JUST_BELOW_ONE = np.nextafter(1.0, 0.0)
 
@@ -57,8 +57,8 @@ def test_steps_equal_a_plain_loop(version, rng, emission, rows):
     actions, observations = np.empty(500, dtype=np.int64), np.empty(500, dtype=np.int64)
     last = version(simulate_steps)(
         np.cumsum(np.vstack([np.broadcast_to(policy, (5, 3)), first]), axis=1),
-        np.cumsum(model.transitions, axis=2),
-        np.cumsum(model.observations, axis=2),
+        *version(possible_outcomes)(np.cumsum(model.transitions, axis=2)),
+        *version(possible_outcomes)(np.cumsum(model.observations, axis=2)),
         emission == "arrival",
         2,
         5,

@@ -53,7 +53,7 @@ NAMES = ["tiger", "tiger-paper", "tmaze-belief", "line-cells", "hallway-ucb1"]
 def grown(planner, simulations, search=treesearch.search):
     """The tree after ``simulations`` from the planner's belief, with fixed random words."""
     tree = empty_tree(planner.model.n_actions, simulations + 1)
-    search(planner._tables, planner._settings, tree, planner.belief.copy(), simulations, words())
+    search(planner.tables, planner.settings, tree, planner.belief.copy(), simulations, words())
     return tree
 
 
@@ -203,7 +203,7 @@ def test_the_kept_subtree_is_the_one_below_the_step(version, discount):
     last = tree.closing[0] / tree.closing[1]
     for (action, observation), subtree in expected.items():
         copy = type(tree)(*(field.copy() for field in tree))
-        version(treesearch.keep_subtree)(copy, planner._settings, action, observation)
+        version(treesearch.keep_subtree)(copy, planner.settings, action, observation)
         assert_nearly(nested(copy), shifted(subtree, last * discount**3, discount))
         assert copy.deepest[0] == tree.deepest[0] - 1
         assert not copy.closing.any()
@@ -212,7 +212,7 @@ def test_the_kept_subtree_is_the_one_below_the_step(version, discount):
 @pytest.mark.parametrize("observation", [-1, 5])
 def test_what_was_never_simulated_begins_anew(version, observation):
     tree = grown(planner_of("tiger"), 10)
-    version(treesearch.keep_subtree)(tree, planner_of("tiger")._settings, 0, observation)
+    version(treesearch.keep_subtree)(tree, planner_of("tiger").settings, 0, observation)
     assert nested(tree) == ([0, 0, 0], [0, 0, 0], {})
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from unlatch import domains, exact_hankel
-from unlatch.errors import UsageError
+from unlatch.errors import ResourceLimitError, UsageError
 
 
 def row(model, kind, action, state):
@@ -172,3 +172,27 @@ def test_by_name():
         4, reward=False
     )
     assert all(domains.by_name(name).n_states >= 2 for name in domains.NAMES)
+
+
+@pytest.mark.parametrize("text", ["tmaze:rooms=20000", "sense-float-reset:states=100000"])
+def test_a_domain_that_does_not_fit_is_refused_before_it_is_made(text, monkeypatch):
+    monkeypatch.setattr("unlatch.core.memory.available_memory", lambda: 10**10)
+    with pytest.raises(
+        ResourceLimitError, match=r"a domain of \d+ states would take .* ask for a smaller one"
+    ):
+        domains.by_name(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["tmaze:rooms=1e30", f"tmaze:rooms={10**30}", f"tmaze:rooms={'9' * 5000}", "tmaze:fail=true"]
+)
+def test_sizes_beyond_reason_are_refused(text):
+    with pytest.raises(UsageError, match="must be"):
+        domains.by_name(text)
+
+
+def test_updates_that_do_not_fit_are_refused(monkeypatch):
+    maze = domains.tmaze(100)
+    monkeypatch.setattr("unlatch.core.memory.available_memory", lambda: 10**6)
+    with pytest.raises(ResourceLimitError, match="the updates of POMDP"):
+        maze.to_psr()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from unlatch import POMDP, POUCT, ExactPlanner, Reward, domains, run_episodes
 from unlatch.core.progress import listening
-from unlatch.errors import BeliefCollapseError, UsageError
-from unlatch.plan import episodes as module
+from unlatch.errors import BeliefCollapseError, ResourceLimitError, UsageError
 
 TIGER = domains.tiger()
 HALLWAY = domains.noisy_hallway()
@@ -31,6 +32,18 @@ class Stubborn:
         self.log.append((action, observation))
         if observation == self.collapse_on:
             raise BeliefCollapseError("never seen")
+
+
+class ByCalls:
+    """A planner behind nothing but the protocol, so that its episodes cannot run in the kernel."""
+
+    def __init__(self, planner):
+        self.planner, self.model = planner, planner.model
+        self.reset, self.action, self.observe = planner.reset, planner.action, planner.observe
+
+    @property
+    def collapses(self):
+        return self.planner.collapses
 
 
 def renamed(model, **changes):
@@ -119,40 +132,66 @@ def test_huge_rewards_stay_finite():
         {"bonus": "ucb1", "discount": 0.9},
     ],
 )
-def test_episodes_in_the_kernel_equal_episodes_by_calls(options, monkeypatch):
+def test_episodes_in_the_kernel_equal_episodes_by_calls(options):
     runs = []
-    for fits in (True, False):
-        monkeypatch.setattr(module, "_fits_kernel", lambda *_, fits=fits: fits)
+    for wrapped in (lambda planner: planner, ByCalls):
         planner = POUCT(TIGER, simulations=40, rng=3, **options)
-        runs.append(run_episodes(TIGER, planner, episodes=12, steps=8, rng=4))
+        runs.append(run_episodes(TIGER, wrapped(planner), episodes=12, steps=8, rng=4))
         assert planner.state()["tree"]["parent"] == [-1]
     assert np.array_equal(runs[0].rewards, runs[1].rewards)
     assert np.array_equal(runs[0].occupancy, runs[1].occupancy)
 
 
 @pytest.mark.parametrize("on_collapse", ["raise", "reset", "mix"])
-def test_collapses_count_the_same_in_the_kernel_and_by_calls(on_collapse, monkeypatch):
+def test_collapses_count_the_same_in_the_kernel_and_by_calls(on_collapse):
     """The planner believes in a line of three states, the truth has four."""
     truth, model = domains.sense_float_reset(4), domains.sense_float_reset(3)
     never = np.array(model.transitions)
     never[0] = np.eye(3)  # as if floating moved nothing
     wrong = renamed(model, transitions=never)
     runs = []
-    for fits in (True, False):
-        monkeypatch.setattr(module, "_fits_kernel", lambda *_, fits=fits: fits)
+    for wrapped in (lambda planner: planner, ByCalls):
         planner = POUCT(wrong, simulations=10, on_collapse=on_collapse, actions=["float", "sense"], rng=3)
-        runs.append(run_episodes(truth, planner, episodes=20, steps=8, rng=4))
+        runs.append(run_episodes(truth, wrapped(planner), episodes=20, steps=8, rng=4))
         assert planner.collapses == runs[-1].collapses.sum() > 0
     assert np.array_equal(runs[0].rewards, runs[1].rewards)
     assert np.array_equal(runs[0].collapses, runs[1].collapses)
 
 
-def test_short_searches_run_in_the_kernel_and_long_ones_by_calls():
-    assert module._fits_kernel(POUCT(TIGER, rng=0), 10, "reset")
-    assert not module._fits_kernel(POUCT(TIGER, rng=0), 10, "raise")
-    assert module._fits_kernel(POUCT(TIGER, on_collapse="mix", rng=0), 10, "raise")
-    assert not module._fits_kernel(POUCT(TIGER, simulations=10**6, rng=0), 10, "reset")
-    assert not module._fits_kernel(POUCT(TIGER, time_limit=1, rng=0), 10, "reset")
+@pytest.mark.parametrize(
+    ("options", "on_collapse", "in_kernel"),
+    [
+        ({}, "reset", True),
+        ({}, "raise", False),
+        ({"on_collapse": "mix"}, "raise", True),
+        ({"simulations": 2, "depth": 10**6}, "reset", False),
+        ({"simulations": 0, "depth": 10**6}, "reset", False),
+        ({"time_limit": 1, "simulations": 2}, "reset", False),
+    ],
+)
+def test_short_searches_run_in_the_kernel_and_long_ones_by_calls(
+    options, on_collapse, in_kernel, monkeypatch
+):
+    played = []
+    original = POUCT.play
+    monkeypatch.setattr(
+        POUCT, "play", lambda *arguments: played.append(True) or original(*arguments), raising=True
+    )
+    planner = POUCT(TIGER, **{"simulations": 20, "rng": 0, **options})
+    run_episodes(TIGER, planner, episodes=1, steps=2, rng=0, on_collapse=on_collapse)
+    assert bool(played) == in_kernel
+
+
+def test_the_chances_of_an_episode_do_not_depend_on_how_they_are_drawn():
+    """Longer than what is drawn at once, by calls and in the kernel."""
+    runs = [
+        run_episodes(
+            TIGER, wrapped(POUCT(TIGER, simulations=1, depth=1, rng=3)), episodes=2, steps=5000, rng=4
+        )
+        for wrapped in (lambda planner: planner, ByCalls)
+    ]
+    assert np.array_equal(runs[0].rewards, runs[1].rewards)
+    assert np.array_equal(runs[0].occupancy, runs[1].occupancy)
 
 
 # --- another alphabet ---------------------------------------------------------------------------------------
@@ -218,6 +257,9 @@ def test_the_same_seeds_give_the_same_episodes():
         ({"episodes": 0}, "episodes"),
         ({"steps": 0}, "steps"),
         ({"steps": 1.5}, "steps"),
+        ({"steps": 10**30}, "at most"),
+        ({"episodes": 10**5000}, "more than 72 digits"),
+        ({"untried": "maybe"}, "'exclude' or 'allow'"),
         ({"on_collapse": "mix"}, "'reset' or 'raise'"),
     ],
 )
@@ -261,3 +303,26 @@ def test_the_exact_planner_gathers_its_value():
 def test_automatic_exploration_gathers_enough(model, least):
     played = run_episodes(model, POUCT(model, rng=0), episodes=400, steps=10, rng=1)
     assert played.mean >= least
+
+
+# --- actions that a log never tried ----------------------------------------------------------------------
+
+
+def test_a_learned_system_refuses_actions_that_its_log_never_tried():
+    learned = replace(TIGER, untried_actions=("open-left",))
+    with pytest.raises(UsageError, match="never tried action 'open-left'"):
+        run_episodes(learned, POUCT(TIGER, simulations=5, rng=0), episodes=1, steps=1)
+    with pytest.raises(UsageError, match="never tried action 'open-left'"):
+        run_episodes(learned, Stubborn("open-left"), episodes=1, steps=1)
+    for planner in (
+        POUCT(learned, simulations=5, rng=0),
+        ExactPlanner(learned, horizon=2),
+        Stubborn("listen"),
+    ):
+        run_episodes(learned, planner, episodes=2, steps=2)
+    run_episodes(learned, Stubborn("open-left"), episodes=1, steps=1, untried="allow")
+
+
+def test_scores_that_do_not_fit_are_refused():
+    with pytest.raises(ResourceLimitError, match="run fewer episodes"):
+        run_episodes(TIGER, Stubborn(0), episodes=10**15, steps=1)

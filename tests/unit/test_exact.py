@@ -209,3 +209,13 @@ def test_progress_is_reported():
         ExactPlanner(domains.tiger(), horizon=4).value()
     assert heard[-1] == ("planning", 8, 8)
     assert all(stage == "planning" and 0 < done <= total for stage, done, total in heard)
+
+
+def test_a_horizon_that_does_not_fit_is_refused_before_planning(monkeypatch):
+    monkeypatch.setattr("unlatch.core.memory.available_memory", lambda: 10**10)
+    with pytest.raises(
+        ResourceLimitError, match=r"a plan of 100000000 steps would take .* shorten the horizon"
+    ):
+        ExactPlanner(domains.tiger(), horizon=10**8).value()
+    with pytest.raises(UsageError, match="horizon"):
+        ExactPlanner(domains.tiger(), horizon=10**30)

@@ -85,6 +85,8 @@ def test_imports_point_one_way(path):
 @pytest.mark.parametrize("path", sorted((SOURCE / "kernels").glob("*.py")), ids=ids)
 def test_kernels_import_nothing_of_ours(path):
     ours = {name for name in imported(parse(path)) if name.split(".")[0] == "unlatch"}
+    if path.name == "_jit.py":  # says in our words that numba is missing
+        ours -= {"unlatch.errors", "unlatch.errors.MissingDependencyError"}
     assert ours <= {"unlatch.kernels._jit", "unlatch.kernels._jit.kernel"}
 
 

@@ -174,3 +174,18 @@ def test_every_row_of_an_array_is_projected(rng):
     projected = linalg.project_to_simplex(rows)
     for place in np.ndindex(2, 3):
         np.testing.assert_allclose(projected[place], naive.project_to_simplex(rows[place]), atol=1e-12)
+
+
+def test_states_that_are_hardly_ever_left():
+    """One minus the chance of staying is zero, so that a linear solve sees a singular matrix."""
+    tiny = 1e-200
+    chain = np.array(
+        [[1.0, 3 * tiny, tiny, 0.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.5, 0.0, 0.0, 0.5]]
+    )
+    found = linalg.stationary_distribution(chain, np.array([0.5, 0.0, 0.0, 0.5]))
+    assert np.allclose(found, [0.0, 0.75, 0.25, 0.0])
+
+
+def test_a_state_left_too_rarely_for_floating_point_is_a_declared_error():
+    with pytest.raises(NumericalError, match="left with a probability too small"):
+        linalg.stationary_distribution(np.array([[0.5, 0.5], [1e-320, 1.0]]), np.array([0.5, 0.5]))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import time
+import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -178,11 +180,17 @@ def test_a_foreign_belief_leaves_the_planner_as_it_was():
 
 def test_memory_stays_flat_over_many_steps():
     planner = POUCT(TIGER, simulations=20, depth=50, max_nodes=300, rng=0)
-    for step in range(3000):
-        found = planner.search()
-        assert found.nodes <= 300
-        planner.observe("listen", "hear-left|-1" if step % 2 else "hear-right|-1")
-    assert len(planner._tree.parent) <= 300
+    tracemalloc.start()
+    try:
+        for step in range(3000):
+            found = planner.search()
+            assert found.nodes <= 300
+            planner.observe("listen", "hear-left|-1" if step % 2 else "hear-right|-1")
+            if step == 300:
+                before, _ = tracemalloc.get_traced_memory()
+        assert tracemalloc.get_traced_memory()[0] < before + 50_000
+    finally:
+        tracemalloc.stop()
 
 
 # --- that it always answers ---------------------------------------------------------------------------------
@@ -221,8 +229,32 @@ def test_a_long_time_limit_ends_with_the_simulations():
 )
 def test_the_window_ends_where_rewards_weigh_nothing(discount, depth, steps):
     planner = POUCT(TIGER, simulations=2, depth=depth, discount=discount, patience=1.0, rng=0)
-    assert planner._settings.depth == steps
+    assert planner.settings.depth == steps
     assert np.isfinite(planner.search().values).all()
+
+
+@pytest.mark.parametrize("way", ["state", "belief", "cell"])
+def test_a_window_cut_into_stretches_gives_the_same_tree(way):
+    """Beyond a depth the search is driven from Python, so that Ctrl-C is answered within a simulation."""
+    model = as_cells(HALLWAY) if way == "cell" else HALLWAY
+    options = {"depth": 50, "simulations": 30, "sampling": None if way == "cell" else way, "rng": 5}
+    whole, cut = (POUCT(model, Reward.on_states({1: 1.0}), **options) for _ in range(2))
+    cut.settings = cut.settings._replace(stretch=7)
+    one, other = whole.search(), cut.search()
+    assert whole.state() == cut.state()
+    assert np.array_equal(one.values, other.values)
+
+
+def test_no_kernel_call_takes_long_whatever_the_depth():
+    for model in (TIGER, domains.tmaze(30)):
+        for sampling in ("state", "belief"):
+            settings = POUCT(model, depth=10**8, sampling=sampling, rng=0).settings
+            assert settings.depth == 10**8
+            assert settings.stretch <= 1 << 20
+    assert (
+        POUCT(domains.tmaze(30), sampling="belief", rng=0).settings.stretch
+        < POUCT(domains.tmaze(1), sampling="belief", rng=0).settings.stretch
+    )
 
 
 def test_a_deep_window_needs_no_recursion():
@@ -274,13 +306,40 @@ def test_ties_are_broken_by_lot():
     assert {POUCT(model, simulations=0, rng=seed).action() for seed in range(40)} == {0, 1, 2, 3}
 
 
+# --- actions that the log never tried -------------------------------------------------------------------------
+
+INVENTED = POMDP(
+    np.full((2, 1, 1), 1.0),
+    [[[0.9, 0.1]], [[0.0, 1.0]]],
+    [1.0],
+    action_names=("tried", "never"),
+    symbol_rewards=[0.0, 1.0],
+    untried_actions=("never",),
+)
+"""A log that never tried one of its actions: the certain, rewarded row of that action is an invention."""
+
+
+@pytest.mark.parametrize("make", [lambda *a, **k: POUCT(*a, simulations=50, rng=0, **k), ExactPlanner])
+def test_planners_leave_out_what_was_never_tried_unless_told_otherwise(make):
+    cautious, bold = make(INVENTED), make(INVENTED, untried="allow")
+    assert (cautious.actions, bold.actions) == (("tried",), ("tried", "never"))
+    assert (cautious.action(), bold.action()) == (0, 1)
+    with pytest.raises(UsageError, match="tried none of the legal actions"):
+        make(INVENTED, actions=["never"])
+    with pytest.raises(UsageError, match="untried='allow'"):
+        make(replace(INVENTED, untried_actions=("tried", "never")))
+
+
 # --- impossible observations --------------------------------------------------------------------------------
 
 
 def test_an_impossible_observation_is_an_error_unless_told_otherwise():
     planner = POUCT(LINE, simulations=20, rng=0)
-    with pytest.raises(BeliefCollapseError, match=r"'0\|0' after action 'sense' is impossible"):
+    with pytest.raises(BeliefCollapseError, match=r"'0\|0' after action 'sense' is impossible") as caught:
         planner.observe("sense", "0|0")
+    assert caught.value.belief.tolist() == [1, 0, 0]
+    assert (caught.value.action, caught.value.observation) == ("sense", "0|0")
+    assert caught.value.step is None
     assert planner.collapses == 1
     assert planner.belief.tolist() == [1, 0, 0]
     assert planner.action() in (0, 1, 2)
@@ -412,6 +471,10 @@ def test_a_state_is_a_mapping():
         ({"discount": 1.1}, "discount"),
         ({"patience": -0.1}, "patience"),
         ({"max_nodes": 0}, "max_nodes"),
+        ({"max_nodes": 2**31}, "max_nodes"),
+        ({"depth": 10**30}, "depth"),
+        ({"simulations": 10**30}, "simulations"),
+        ({"untried": "maybe"}, "'exclude' or 'allow'"),
         ({"time_limit": -1}, "time_limit"),
         ({"time_limit": np.nan}, "time_limit"),
         ({"on_collapse": "ignore"}, "on_collapse"),

@@ -93,7 +93,7 @@ def test_equal_rows_are_a_blind_policy():
 
 
 def test_chunks_do_not_change_the_log(monkeypatch):
-    monkeypatch.setattr(simulation, "_CHUNK", 64)
+    monkeypatch.setattr(simulation, "STEPS_PER_CALL", 64)
     assert simulate(TIGER, 400, episodes=3, policy=CAUTIOUS, rng=0) == LOG
 
 

@@ -50,7 +50,7 @@ def test_seeds_and_generators():
 def test_chunks_do_not_change_the_log(monkeypatch):
     tiger = domains.tiger()
     whole = simulate(tiger, 1000, episodes=2, rng=0)
-    monkeypatch.setattr(simulation, "_CHUNK", 64)
+    monkeypatch.setattr(simulation, "STEPS_PER_CALL", 64)
     heard = []
     with listening(lambda *report: heard.append(report)):
         assert simulate(tiger, 1000, episodes=2, rng=0) == whole
@@ -143,3 +143,29 @@ def test_episodes_start_anew(sparse):
     log = simulate(sparse, 1, episodes=20_000, rng=13)
     assert compare(np.bincount(log.observations, minlength=4), sparse.initial) > ALPHA
     assert log.n_episodes == 20_000
+
+
+# --- more than the machine holds (FAULTS 20) ----------------------------------------------------------------
+
+
+def test_a_log_that_does_not_fit_is_refused_before_it_is_made(monkeypatch):
+    monkeypatch.setattr("unlatch.core.memory.available_memory", lambda: 10**9)
+    with pytest.raises(
+        ResourceLimitError, match=r"a log of 500000000 steps would take 12.5 GB of memory, 1.0 GB"
+    ):
+        simulate(domains.tiger(), 500_000_000)
+    with pytest.raises(ResourceLimitError, match="GB"):
+        simulate(domains.noisy_hallway(), 50_000_000, policy=np.full((2, 4), 0.25))
+
+
+@pytest.mark.parametrize("steps", [10**30, -(10**30), 10**5000], ids=["large", "negative", "longer"])
+def test_sizes_beyond_reason_are_refused(steps):
+    with pytest.raises(UsageError, match="steps must be a whole number"):
+        simulate(domains.tiger(), steps)
+    with pytest.raises(UsageError, match="episodes must be a whole number"):
+        simulate(domains.tiger(), 1, episodes=steps)
+
+
+def test_only_a_pomdp_can_be_simulated():
+    with pytest.raises(UsageError, match="got PSR"):
+        simulate(domains.tiger().to_psr(), 10)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from unlatch.arrays import Floats
+from unlatch.arrays import Floats, own_errstate
 from unlatch.core.pomdp import POMDP
 from unlatch.core.random import RandomSource
 from unlatch.learn.likelihood.coordinates import SquareRoots
@@ -27,6 +27,7 @@ class ErrorBound(NamedTuple):
     transition_l1: float
 
 
+@own_errstate
 def cramer_rao_bound(
     pomdp: POMDP, *, steps: int = 300_000, policy: ArrayLike | None = None, rng: RandomSource = 0
 ) -> ErrorBound:

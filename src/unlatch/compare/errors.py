@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from unlatch import linalg
-from unlatch.arrays import Floats, Ints
+from unlatch.arrays import Floats, Ints, own_errstate
 from unlatch.compare.match_states import (
     SAME,
     action_order,
@@ -40,6 +40,7 @@ __all__ = [
 ]
 
 
+@own_errstate
 def observation_l1(
     rows: ArrayLike, actions: ArrayLike, truth: POMDP, *, order: ArrayLike | None = None
 ) -> float:
@@ -63,6 +64,7 @@ def observation_l1(
     return _matched_l1(learned, true_rows, order)
 
 
+@own_errstate
 def observation_l1_all(estimate: POMDP, truth: POMDP, *, order: ArrayLike | None = None) -> float:
     """Observation error of a whole model: mean over all actions a and states s of |Z'[a,s] - Z[a,s]|_1.
 
@@ -72,6 +74,7 @@ def observation_l1_all(estimate: POMDP, truth: POMDP, *, order: ArrayLike | None
     return _matched_l1(learned.observations, true.observations, order)
 
 
+@own_errstate
 def transition_l1(estimate: POMDP, truth: POMDP, *, order: ArrayLike | None = None) -> float:
     """Transition error: mean over all actions a and states s of |T'[a,s] - T[a,s]|_1.
 
@@ -83,6 +86,7 @@ def transition_l1(estimate: POMDP, truth: POMDP, *, order: ArrayLike | None = No
     return float(np.abs(moves - true.transitions).sum(axis=2).mean())
 
 
+@own_errstate
 def three_step_transition_l1(
     estimate: PSR | POMDP, labels: ArrayLike | Partition, truth: POMDP, *, order: ArrayLike | None = None
 ) -> float:
@@ -125,6 +129,7 @@ def three_step_transition_l1(
     return float(np.abs(linalg.project_to_simplex(reached) - expected).sum(axis=-1).mean())
 
 
+@own_errstate
 def held_out_gap(model: PSR | POMDP, truth: PSR | POMDP, log: Trajectory) -> float:
     """Nats per step by which the truth predicts a log better: (log P(log) - log P'(log)) / steps.
 
@@ -136,6 +141,7 @@ def held_out_gap(model: PSR | POMDP, truth: PSR | POMDP, log: Trajectory) -> flo
     return (truth.log_likelihood(log) - model.log_likelihood(log)) / len(log)
 
 
+@own_errstate
 def true_partition(pomdp: POMDP) -> tuple[Ints, Partition]:
     """The actions whose transition matrices have full rank, and the observability partition under them.
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from unlatch.arrays import Floats, Ints
+from unlatch.arrays import Floats, Ints, own_errstate
 from unlatch.core.pomdp import POMDP
 from unlatch.core.psr import PSR
 from unlatch.errors import DataError
@@ -26,6 +26,7 @@ SAME = 1e-9
 """Largest difference between probabilities that are meant to be equal."""
 
 
+@own_errstate
 def match_states(estimate: POMDP, truth: POMDP) -> Ints:
     """The order that turns the states of ``estimate`` into those of ``truth``.
 
@@ -44,6 +45,7 @@ def match_states(estimate: POMDP, truth: POMDP) -> Ints:
     return min((problem.improved(_assignment(costs)) for costs in starts), key=problem.cost)
 
 
+@own_errstate
 def match_observation_rows(rows: Floats, true_rows: Floats) -> Ints:
     """The order of learned states that minimizes the sum of |Z'[a,s] - Z[a,s]|_1 (the paper's matching).
 

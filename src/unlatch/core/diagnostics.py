@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from unlatch.core import html
+
 __all__ = ["Diagnostic", "Diagnostics"]
 
 
@@ -44,6 +46,22 @@ class Diagnostics:
 
     def __add__(self, other: Diagnostics) -> Diagnostics:
         return Diagnostics(self.entries + tuple(e for e in other.entries if e not in self.entries))
+
+    def _repr_html_(self) -> str:
+        """For notebooks: every finding and the numbers behind it."""
+        if not self.entries:
+            return html.page("Diagnostics: nothing was noticed")
+        rows = (
+            (
+                entry.name,
+                entry.message,
+                ", ".join(f"{name} = {value}" for name, value in entry.details.items()),
+            )
+            for entry in self.entries
+        )
+        return html.page(
+            f"Diagnostics: {len(self)} findings", html.table(rows, ["name", "finding", "details"])
+        )
 
     def noting(self, name: str, message: str, **details: Any) -> Diagnostics:
         """A copy with one more finding."""

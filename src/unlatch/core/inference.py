@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
-from unlatch.arrays import Floats, Ints
+from unlatch.arrays import Floats, Ints, own_errstate
 from unlatch.core.checks import frozen
-from unlatch.core.floating import own_errstate
 from unlatch.core.memory import require_memory
 from unlatch.core.progress import report
 from unlatch.core.trajectory import Trajectory
@@ -126,9 +125,8 @@ def most_likely_path(psr: PSR, log: Trajectory, moment: Moment) -> Ints:
     actions, observations = psr.encode(log)
     kind = np.min_scalar_type(psr.rank - 1)
     longest = int((log.episode_ends - log.episode_starts).max(initial=0))
-    require_memory(
-        longest * psr.rank * kind.itemsize + 8 * len(log), f"the paths of {longest} steps", _SHORTER
-    )
+    needed = longest * psr.rank * kind.itemsize + 8 * len(log) + 8 * psr.updates.size
+    require_memory(needed, f"the paths of {longest} steps", _SHORTER)
     came_from = np.empty((longest, psr.rank), dtype=kind)
     path = np.empty(len(log), dtype=np.int64)
     with np.errstate(divide="ignore"):  # log 0 is minus infinity, as it should be

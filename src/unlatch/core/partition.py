@@ -9,7 +9,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from unlatch.arrays import Floats, Ints
+from unlatch.arrays import Floats, Ints, own_errstate
+from unlatch.core import html
 from unlatch.core.checks import frozen
 from unlatch.errors import DataError
 
@@ -29,7 +30,7 @@ class Partition:
     def __post_init__(self) -> None:
         labels = np.asarray(self.labels)
         if labels.ndim != 1 or labels.dtype.kind not in "iu" or labels.size == 0:
-            raise DataError("labels: expected one cell number per state")
+            raise DataError("labels: expected one cell number per state", field="labels")
         _, first, inverse = np.unique(labels, return_index=True, return_inverse=True)
         renumbered = np.argsort(np.argsort(first))[inverse]
         object.__setattr__(self, "labels", frozen(renumbered.astype(np.int64)))
@@ -44,7 +45,7 @@ class Partition:
         """From lists of states that together name every state once."""
         members = [s for cell in cells for s in cell]
         if sorted(members) != list(range(len(members))) or not members:
-            raise DataError(f"cells must hold every state from 0 exactly once, got {cells}")
+            raise DataError(f"cells must hold every state from 0 exactly once, got {cells}", field="cells")
         labels = np.empty(len(members), dtype=np.int64)
         for number, cell in enumerate(cells):
             labels[list(cell)] = number
@@ -60,6 +61,12 @@ class Partition:
 
     def __repr__(self) -> str:
         return "Partition(" + ", ".join("{" + ", ".join(map(str, cell)) + "}" for cell in self.cells) + ")"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the states of every cell."""
+        rows = ((c, html.cut_list([str(s) for s in cell])) for c, cell in enumerate(self.cells))
+        title = f"Partition of {self.n_states} states into {self.n_cells} cells"
+        return html.page(title, html.table(rows, ["cell", "states"]))
 
     @cached_property
     def cells(self) -> tuple[tuple[int, ...], ...]:
@@ -86,10 +93,12 @@ class Partition:
         index = np.asarray(order)
         if index.dtype.kind not in "iu" or sorted(index.tolist()) != list(range(self.n_states)):
             raise DataError(
-                f"order must be a permutation of the {self.n_states} states, got {index.tolist()}"
+                f"order must be a permutation of the {self.n_states} states, got {index.tolist()}",
+                field="order",
             )
         return Partition(self.labels[index])
 
+    @own_errstate
     def sums(self, vectors: Floats) -> Floats:
         """Sum the last axis over cells: (..., states) to (..., cells)."""
         indicator = np.eye(self.n_cells)[self.labels]

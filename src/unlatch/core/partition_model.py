@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from unlatch.arrays import Floats
+from unlatch.arrays import Floats, own_errstate
+from unlatch.core import html
 from unlatch.core.checks import finite_floats
 from unlatch.core.partition import Partition
 from unlatch.core.psr import PSR
@@ -37,16 +38,19 @@ class PartitionModel:
     psr: PSR
     partition: Partition
 
+    @own_errstate
     def __post_init__(self) -> None:
         if self.partition.n_states != self.psr.rank:
             raise DataError(
-                f"the partition has {self.partition.n_states} states, the PSR {self.psr.rank} coordinates"
+                f"the partition has {self.partition.n_states} states, the PSR {self.psr.rank} coordinates",
+                field="partition",
             )
         off = float(np.abs(self.psr.final - 1).max())
         if off > _FINAL_TOLERANCE:
             raise DataError(
                 f"final is off one by up to {off:.1e}: the PSR is not in state coordinates; transform it by "
-                "the learned similarity first"
+                "the learned similarity first",
+                field="psr",
             )
 
     def __eq__(self, other: object) -> bool:
@@ -61,6 +65,15 @@ class PartitionModel:
             f"PartitionModel({self.n_states} states in {self.partition.n_cells} cells, {self.n_actions} "
             f"actions, {self.n_observations} observations)"
         )
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the cells, and the probability of each at the start."""
+        chances = self.cell_probabilities(self.initial)
+        rows = (
+            (c, html.cut_list([str(s) for s in cell]), f"{chances[c]:.3g}")
+            for c, cell in enumerate(self.partition.cells)
+        )
+        return html.page(repr(self), html.table(rows, ["cell", "states", "at the start"]))
 
     @property
     def initial(self) -> Floats:
@@ -94,11 +107,12 @@ class PartitionModel:
         """The triple, without the partition."""
         return self.psr
 
+    @own_errstate
     def cell_probabilities(self, belief: ArrayLike) -> Floats:
         """Probability of every cell under a (quasi-)belief, projected onto the simplex; shape (cells,)."""
         from unlatch import linalg
 
         weights = finite_floats("belief", belief, ndim=1)
         if weights.shape != self.initial.shape:
-            raise DataError(f"belief: {weights.shape[0]} entries for {self.n_states} states")
+            raise DataError(f"belief: {weights.shape[0]} entries for {self.n_states} states", field="belief")
         return linalg.project_to_simplex(self.partition.sums(weights * self.psr.final))

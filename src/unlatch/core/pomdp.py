@@ -10,10 +10,10 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from unlatch.arrays import Floats, Ints
+from unlatch.arrays import Floats, Ints, own_errstate
+from unlatch.core import html
 from unlatch.core.alphabet import checked_names
 from unlatch.core.checks import distributions, frozen
-from unlatch.core.floating import own_errstate
 from unlatch.core.inference import Moment, most_likely_path, state_probabilities
 from unlatch.core.memory import require_memory
 from unlatch.core.psr import PSR, same_alphabets, set_names
@@ -113,6 +113,21 @@ class POMDP:
             f"POMDP({self.n_states} states, {self.n_actions} actions, {self.n_observations} observations, "
             f"emission={self.emission!r}{untried})"
         )
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what every state shows and where it leads, action by action."""
+        parts = []
+        for a, action in enumerate(self.action_names[: html.MOST_TABLES]):
+            untried = " (never tried: placeholders)" if action in self.untried_actions else ""
+            parts += [
+                html.heading(f"{action}{untried}"),
+                html.matrix(self.observations[a], self.state_names, self.observation_names, "shows"),
+                html.matrix(self.transitions[a], self.state_names, self.state_names, "leads to"),
+            ]
+        if self.n_actions > html.MOST_TABLES:
+            parts.append(html.heading(f"and {self.n_actions - html.MOST_TABLES} more actions"))
+        start = html.matrix(self.initial[None], ["probability"], self.state_names, "starts in")
+        return html.page(repr(self), start, *parts)
 
     @property
     def n_states(self) -> int:
@@ -246,6 +261,10 @@ class POMDP:
         if weights.ndim == 1:
             chain = np.einsum("a,ast->st", weights, self.transitions)
             return frozen(linalg.stationary_distribution(chain, self.initial))
+        pairs = self.n_observations * self.n_states
+        require_memory(
+            3 * 8 * pairs**2, f"a chain of {pairs} observations and states", "choose actions blindly"
+        )
         second = np.einsum("s,aost->ot", self.initial, self.updates) / self.n_actions
         joint = linalg.stationary_distribution(reactive_chain(self.updates, weights), second.ravel())
         return frozen(joint.reshape(second.shape).sum(axis=0))
@@ -255,7 +274,8 @@ class POMDP:
         index = np.asarray(order)
         if index.dtype.kind not in "iu" or sorted(index.tolist()) != list(range(self.n_states)):
             raise DataError(
-                f"order must be a permutation of the {self.n_states} states, got {index.tolist()}"
+                f"order must be a permutation of the {self.n_states} states, got {index.tolist()}",
+                field="order",
             )
         return replace(
             self,
@@ -294,7 +314,8 @@ def checked_policy(policy: ArrayLike | None, actions: int, observations: int) ->
     if weights.shape not in ((actions,), (observations, actions)):
         raise DataError(
             f"policy: an array of shape {weights.shape}; give a probability for each of {actions} actions, or such a "
-            f"row for each of {observations} observations"
+            f"row for each of {observations} observations",
+            field="policy",
         )
     return weights
 

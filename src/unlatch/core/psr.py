@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from unlatch.arrays import Floats, Ints
+from unlatch.arrays import Floats, Ints, own_errstate
+from unlatch.core import html
 from unlatch.core.alphabet import checked_names, translate
 from unlatch.core.checks import finite_floats, frozen
-from unlatch.core.floating import own_errstate
 from unlatch.core.inference import filter_log, predictions, refuse_collapse
 from unlatch.core.trajectory import Trajectory
 from unlatch.errors import DataError
@@ -49,6 +49,7 @@ class PSR:
     symbol_rewards: Floats | None = None
     replicates: tuple[PSR, ...] = ()
 
+    @own_errstate
     def __post_init__(self) -> None:
         initial = frozen(finite_floats("initial", self.initial, ndim=1))
         updates = frozen(finite_floats("updates", self.updates, ndim=4))
@@ -77,6 +78,14 @@ class PSR:
 
     def __repr__(self) -> str:
         return f"PSR(rank {self.rank}, {self.n_actions} actions, {self.n_observations} observations)"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the alphabets, and what is predicted at the start."""
+        return html.page(
+            repr(self),
+            html.heading("probability of every observation, if an action comes first"),
+            html.matrix(self.predict(self.initial), self.action_names, self.observation_names, "action"),
+        )
 
     @property
     def rank(self) -> int:
@@ -116,9 +125,11 @@ class PSR:
         """``P(observations | actions)`` of one short sequence of codes, from ``initial``."""
         vector = self.initial
         pairs = list(zip(np.asarray(actions).tolist(), np.asarray(observations).tolist(), strict=True))
-        for action, observation in pairs:
+        for step, (action, observation) in enumerate(pairs):
             if not (0 <= action < self.n_actions and 0 <= observation < self.n_observations):
-                raise DataError(f"no such pair of codes: action {action}, observation {observation}")
+                raise DataError(
+                    f"no such pair of codes: action {action}, observation {observation}", step=step
+                )
             vector = vector @ self.updates[action, observation]
         return float(vector @ self.final)
 
@@ -130,7 +141,7 @@ class PSR:
         """
         vector = finite_floats("belief", belief, ndim=1)
         if vector.shape != self.initial.shape:
-            raise DataError(f"belief: {len(vector)} entries for a model of rank {self.rank}")
+            raise DataError(f"belief: {len(vector)} entries for a model of rank {self.rank}", field="belief")
         result: Floats = np.einsum("i,aoij,j->ao", vector, self.updates, self.final)
         return result
 
@@ -182,7 +193,8 @@ def set_names(model: object, actions: int, observations: int) -> None:
         array = finite_floats("symbol_rewards", rewards, ndim=1)
         if array.shape != (observations,):
             raise DataError(
-                f"symbol_rewards: {array.shape[0]} rewards for {observations} observation symbols"
+                f"symbol_rewards: {array.shape[0]} rewards for {observations} observation symbols",
+                field="symbol_rewards",
             )
         object.__setattr__(model, "symbol_rewards", frozen(array))
 

@@ -13,7 +13,8 @@ from typing import Any, Literal, NoReturn
 
 import numpy as np
 
-from unlatch.arrays import Floats, Ints
+from unlatch.arrays import Floats, Ints, own_errstate
+from unlatch.core import html
 from unlatch.core.checks import frozen
 from unlatch.core.partition import Partition
 from unlatch.core.partition_model import PartitionModel
@@ -44,6 +45,11 @@ class Reward:
 
     kind: Literal["symbols", "observations", "states", "cells"]
     entries: tuple[tuple[Any, float], ...]
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what pays how much."""
+        rows = ((_place_text(key), f"{value:g}") for key, value in self.entries)
+        return html.page(f"Reward on {self.kind}", html.table(rows, [self.kind, "pays"]))
 
     @classmethod
     def from_symbols(cls, model: Model) -> Reward:
@@ -80,6 +86,7 @@ class Reward:
         partition of a `PartitionModel`."""
         return cls("cells", _checked_entries("cells", rewards))
 
+    @own_errstate
     def resolve(self, model: Model) -> ResolvedReward:
         """The numbers of this reward in the alphabets and states of ``model``; `UsageError` where the model
         does not know what the reward speaks of."""
@@ -131,6 +138,10 @@ class ResolvedReward:
         """The reward of leaving every state."""
         result: Floats = self.cells[self.labels]
         return result
+
+
+def _place_text(key: object) -> str:
+    return ", ".join(str(part) for part in key) if isinstance(key, tuple) else str(key)
 
 
 def symbol_code(kind: str, symbol: object, names: tuple[str, ...]) -> int:

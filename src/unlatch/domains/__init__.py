@@ -11,8 +11,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from unlatch.core.arguments import real_number, whole_number
 from unlatch.core.pomdp import POMDP
-from unlatch.domains.build import Moves, Shows, build
+from unlatch.domains.build import Moves, Shows, build, require_room
 from unlatch.errors import UsageError
 
 __all__ = [
@@ -59,9 +60,9 @@ def tmaze(rooms: int = 1, fail: float = 0.0) -> POMDP:
     ``rooms`` rooms a corridor, so 2 (rooms + 1) states. With ``fail`` the actions up and down have no
     effect on the junction with that probability, which makes them full-rank.
     """
-    _whole("rooms", rooms, 1)
-    if not 0 <= fail <= 1:
-        raise UsageError(f"fail must be a probability, got {fail}")
+    whole_number("rooms", rooms, least=1)
+    real_number("fail", fail, 0.0, 1.0)
+    require_room(states=2 * (rooms + 1), actions=4, symbols=rooms + 5)
     places = ["map"] + [f"rm_{i}" for i in range(rooms, 0, -1)]
     rows = {"top": "U", "bottom": "D"}
     other = {"top": "bottom", "bottom": "top"}
@@ -100,7 +101,8 @@ def sense_float_reset(states: int = 3, reward: bool = True) -> POMDP:
 
     With ``reward``, leaving state 1 pays 1.
     """
-    _whole("states", states, 2)
+    whole_number("states", states, least=2)
+    require_room(states=states, actions=3, symbols=4)
     names = [str(s) for s in range(states)]
     moves: dict[tuple[str, str], dict[str, float]] = {("reset", name): {"0": 1.0} for name in names}
     for s, name in enumerate(names):
@@ -177,11 +179,6 @@ def unidentifiable_pair() -> tuple[POMDP, POMDP]:
     first = replace(plain, transitions=transitions)
     mixed = np.where(np.abs(moved := mixing @ transitions @ unmixing) < 1e-15, 0.0, moved)
     return first, replace(plain, transitions=mixed, initial=plain.initial @ unmixing)
-
-
-def _whole(name: str, value: int, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise UsageError(f"{name} must be a whole number of at least {least}, got {value!r}")
 
 
 _BUILDERS: dict[str, Callable[..., POMDP]] = {

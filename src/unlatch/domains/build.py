@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from unlatch.arrays import Floats
+from unlatch.core.memory import require_memory
 from unlatch.core.pomdp import POMDP
 from unlatch.core.trajectory import format_reward
 
@@ -16,6 +17,13 @@ Symbol = tuple[str, float] | str
 
 Moves = Mapping[tuple[str, str], Mapping[str, float]]
 Shows = Mapping[tuple[str, str], Mapping[Any, float]]  # Any: Symbol; a mapping's keys are invariant
+
+
+def require_room(*, states: int, actions: int, symbols: int) -> None:
+    """Refuse a domain whose arrays would not fit, before anything is made: twice, for the model keeps a copy."""
+    require_memory(
+        2 * 8 * actions * states * (states + symbols), f"a domain of {states} states", "ask for a smaller one"
+    )
 
 
 def build(

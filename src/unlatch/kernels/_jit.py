@@ -1,11 +1,83 @@
-"""How every kernel is compiled: lazily, cached where the disk allows it, without holding the GIL."""
+"""How every kernel is compiled: lazily, cached where the disk allows it, without holding the GIL.
+
+Compiled code is kept on the disk by numba, which trusts what it finds there: one flipped bit can crash the process.
+Here every file of the cache begins with a checksum of the rest, and one that does not fit is compiled anew.
+``docs/cache.md`` tells where the files are and how to be rid of them.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import os
+import pickle
 from collections.abc import Callable
 from typing import Any
 
-from numba import njit
+from unlatch.errors import MissingDependencyError
+
+try:
+    from numba import njit
+    from numba.core.caching import IndexDataCacheFile
+except ImportError as error:
+    raise MissingDependencyError(
+        f"numba, which compiles the inner loops, cannot be imported ({error}); install it: pip install numba",
+        package="numba",
+    ) from None
+
+NO_CACHE = "UNLATCH_NO_CACHE"
+"""Environment variable that keeps compiled code off the disk, if it is set to anything but 0."""
+
+_DIGEST_BYTES = 32
+
+
+class _CheckedFiles(IndexDataCacheFile):
+    """The files of one function's cache, each a checksum and then what numba would have written."""
+
+    def load(self, key: Any) -> Any:
+        """What was saved under ``key``, or None.
+
+        The data file names its key once more: two processes that save at the same time may number theirs alike.
+        """
+        name = self._load_index().get(key)
+        data = None if name is None else self._read(self._data_path(name))
+        if data is None:
+            return None
+        saved_key, result = pickle.loads(data)
+        return result if saved_key == key else None
+
+    def save(self, key: Any, data: Any) -> None:
+        super().save(key, (key, data))
+
+    def _load_index(self) -> Any:
+        data = self._read(self._index_path)
+        if data is None:
+            return {}
+        stamp, overloads = pickle.loads(data)
+        return overloads if stamp == self._source_stamp else {}
+
+    def _save_index(self, overloads: Any) -> None:
+        self._write(self._index_path, self._dump((self._source_stamp, overloads)))
+
+    def _save_data(self, name: str, data: Any) -> None:
+        self._write(self._data_path(name), self._dump(data))
+
+    def _read(self, path: str) -> bytes | None:
+        """What a file holds behind its checksum; None if it is missing, damaged or another version's."""
+        try:
+            with open(path, "rb") as handle:
+                content = handle.read()
+        except OSError:
+            return None
+        data = content[_DIGEST_BYTES:]
+        return data if content[:_DIGEST_BYTES] == self._digest(data) else None
+
+    def _write(self, path: str, data: bytes) -> None:
+        with self._open_for_write(path) as handle:
+            handle.write(self._digest(data) + data)
+
+    def _digest(self, data: bytes) -> bytes:
+        version = f"unlatch 1, numba {self._version}".encode()
+        return hashlib.blake2b(data, key=version[:64], digest_size=_DIGEST_BYTES).digest()
 
 
 class _ForgivingCache:
@@ -13,6 +85,12 @@ class _ForgivingCache:
 
     def __init__(self, cache: Any) -> None:
         self._cache = cache
+        plain = cache._cache_file
+        cache._cache_file = _CheckedFiles(
+            cache_path=plain._cache_path,
+            filename_base=cache._impl.filename_base,
+            source_stamp=plain._source_stamp,
+        )
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._cache, name)
@@ -33,10 +111,12 @@ class _ForgivingCache:
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile ``function`` on first call. A kernel calls only kernels of its own file: the cache does not
     notice edits elsewhere."""
+    if os.environ.get(NO_CACHE, "0") != "0":
+        return njit(nogil=True)(function)
     try:
         compiled = njit(cache=True, nogil=True)(function)
-    except RuntimeError:  # no place to keep a cache
+        if hasattr(compiled, "_cache"):  # not so where numba is switched off
+            compiled._cache = _ForgivingCache(compiled._cache)
+    except (RuntimeError, AttributeError):  # no place to keep a cache, or a numba whose cache we do not know
         return njit(nogil=True)(function)
-    if hasattr(compiled, "_cache"):
-        compiled._cache = _ForgivingCache(compiled._cache)
     return compiled

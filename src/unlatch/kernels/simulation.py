@@ -50,16 +50,15 @@ def possible_outcomes(cumulative):  # type: ignore[no-untyped-def]
 
 @kernel
 def simulate_steps(  # type: ignore[no-untyped-def]
-    policy, transitions, observations, arrival, state, row, uniforms, out_actions, out_observations
+    policy, moves, targets, shows, symbols, arrival, state, row, uniforms, out_actions, out_observations
 ):
     """Fill the output arrays from ``state`` on; returns the state after the last step.
 
-    policy (rows, A), transitions (A, S, S) and observations (A, S, O) are cumulative along their last axis;
-    uniforms has three columns: for the action, the observation and the next state. ``row`` of the policy chooses
-    the first action, later ones are chosen by the row of the last observation.
+    policy (rows, A) is cumulative along its last axis; moves and targets (A, S, S), shows and symbols (A, S, O) are
+    what `possible_outcomes` makes of transitions and observations; uniforms has three columns: for the action, the
+    observation and the next state. ``row`` of the policy chooses the first action, later ones are chosen by the row of
+    the last observation.
     """
-    moves, targets = possible_outcomes(transitions)
-    shows, symbols = possible_outcomes(observations)
     for t in range(out_actions.shape[0]):
         action = draw(policy[row], uniforms[t, 0])
         k = 0

@@ -59,6 +59,7 @@ class Settings(NamedTuple):
     logarithmic: bool
     discount: float
     max_nodes: int
+    stretch: int  # steps at random per kernel call, where `search` itself is not compiled
 
 
 class Tree(NamedTuple):
@@ -366,14 +367,12 @@ def choose(visits, values, node, legal, exploration, logarithmic, random):  # ty
 
 
 @kernel
-def roll_out_state(moves, expected, legal, steps, discount, state, random):  # type: ignore[no-untyped-def]
-    """Act at random from a hidden state: (discounted sum of rewards, last reward).
+def roll_out_state(moves, expected, legal, steps, discount, state, total, weight, random):  # type: ignore[no-untyped-def]
+    """Act at random from a hidden state: (discounted sum of rewards, next weight, last reward, state).
 
-    Nobody looks at what is seen on the way, so the reward of a step is its expectation and the next state
-    is drawn from all ways to it at once.
+    ``total`` and ``weight`` are what an earlier stretch of the same simulation came to. Nobody looks at what is seen
+    on the way, so the reward of a step is its expectation and the next state is drawn from all ways to it at once.
     """
-    total = 0.0
-    weight = 1.0
     reward = 0.0
     for _ in range(steps):
         action = legal[int(uniform(random) * legal.shape[0])]
@@ -381,15 +380,15 @@ def roll_out_state(moves, expected, legal, steps, discount, state, random):  # t
         state = draw_row(moves, action, state, uniform(random))
         total += weight * reward
         weight *= discount
-    return total, reward
+    return total, weight, reward, state
 
 
 @kernel
-def roll_out_belief(problem, steps, discount, belief, masses, chances, after, random):  # type: ignore[no-untyped-def]
-    """Act at random from a whole belief, which is used up: (discounted sum of rewards, last reward)."""
-    total = 0.0
-    weight = 1.0
+def roll_out_belief(problem, steps, discount, belief, total, weight, masses, chances, after, random):  # type: ignore[no-untyped-def]
+    """Act at random from a whole belief, which is advanced in place: (discounted sum of rewards, next weight, last
+    reward, last observation, which is negative where nothing can follow)."""
     reward = 0.0
+    observation = 0
     legal = problem.legal
     for _ in range(steps):
         action = legal[int(uniform(random) * legal.shape[0])]
@@ -398,7 +397,7 @@ def roll_out_belief(problem, steps, discount, belief, masses, chances, after, ra
         weight *= discount
         if observation < 0:
             break
-    return total, reward
+    return total, weight, reward, observation
 
 
 @kernel
@@ -417,7 +416,8 @@ def search(problem, settings, tree, belief, simulations, random):  # type: ignor
     """Grow ``tree`` by ``simulations`` simulations from ``belief``.
 
     A simulation walks down the tree while it knows the history, adds the first history that it does not
-    know, and acts at random for the rest of the window.
+    know, and acts at random for the rest of the window, in stretches: where one window takes longer than Ctrl-C should
+    wait, this function is run as Python, and every stretch is a kernel call.
     """
     k = belief.shape[0]
     longest = min(settings.depth, tree.size[0] + simulations + 1)
@@ -463,12 +463,20 @@ def search(problem, settings, tree, belief, simulations, random):  # type: ignor
                     new_node(tree, node, action, observation)
             node = below
         tail = 0.0
+        weight = 1.0
         last = rewards[length - 1]
-        if by_state and length < horizon:
-            tail, last = roll_out_state(moves, expected, legal, horizon - length, discount, state, random)
-        elif observation >= 0 and length < horizon:
-            steps = horizon - length
-            tail, last = roll_out_belief(problem, steps, discount, particle, masses, chances, after, random)
+        left = horizon - length
+        while left > 0 and observation >= 0:
+            steps = min(left, settings.stretch)
+            if by_state:
+                tail, weight, last, state = roll_out_state(
+                    moves, expected, legal, steps, discount, state, tail, weight, random
+                )
+            else:
+                tail, weight, last, observation = roll_out_belief(
+                    problem, steps, discount, particle, tail, weight, masses, chances, after, random
+                )
+            left -= steps
         back_up(visits, values, nodes, actions, rewards, length, tail, discount)
         closing += last
         tree.deepest[0] = max(tree.deepest[0], length)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from unlatch.core.arguments import checked_count, checked_seconds
+from unlatch.core.arguments import checked_seconds, whole_number
 from unlatch.core.pomdp import Emission, checked_emission
 from unlatch.errors import UsageError
 from unlatch.learn.spectral.factorize import Scaling
@@ -44,9 +44,9 @@ class LearnOptions:
         for name in ("states", "max_states", "rank"):
             value = getattr(self, name)
             if value is not None:
-                object.__setattr__(self, name, checked_count(name, value))
+                object.__setattr__(self, name, whole_number(name, value, least=1))
         for name in ("max_rank", "draws"):
-            checked_count(name, getattr(self, name))
+            whole_number(name, getattr(self, name), least=1)
         object.__setattr__(self, "time_limit", checked_seconds("time_limit", self.time_limit))
         checked_emission(self.emission)
         _one_of("refine", self.refine, ("auto", None))

@@ -8,11 +8,11 @@ from typing import Literal
 
 import numpy as np
 
+from unlatch.arrays import own_errstate
 from unlatch.core.arguments import checked_log
 from unlatch.core.budget import Budget
 from unlatch.core.diagnostics import Diagnostics
 from unlatch.core.evidence import Evidence
-from unlatch.core.floating import own_errstate
 from unlatch.core.partition import Partition
 from unlatch.core.pomdp import POMDP, Emission
 from unlatch.core.psr import PSR

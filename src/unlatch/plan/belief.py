@@ -6,7 +6,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from unlatch.arrays import Floats
+from unlatch.arrays import Floats, own_errstate
 from unlatch.core.checks import frozen
 from unlatch.core.reward import Symbol
 from unlatch.errors import BeliefCollapseError, DataError, UsageError
@@ -39,6 +39,7 @@ class BeliefTracker:
         """Start again from the model's initial belief; collapses stay counted."""
         self._belief = self._problem.initial.copy()
 
+    @own_errstate
     def observe(self, action: Symbol, observation: Symbol) -> bool:
         """Advance by a real step. False if it was impossible and the belief began anew."""
         from unlatch.kernels.treesearch import follow
@@ -51,7 +52,12 @@ class BeliefTracker:
         if not possible:
             self.collapses += 1
             if self.policy == 0:
-                raise BeliefCollapseError(_impossible(problem, a, o, observation))
+                raise BeliefCollapseError(
+                    _impossible(problem, a, o, observation),
+                    belief=self.belief,
+                    action=problem.model.action_names[a],
+                    observation=str(observation) if o < 0 else problem.model.observation_names[o],
+                )
         return bool(possible)
 
     def state(self) -> dict[str, object]:
@@ -66,7 +72,10 @@ class BeliefTracker:
         except (KeyError, TypeError, ValueError):
             raise DataError("a planner's state needs a belief and a count of collapses") from None
         if belief.shape != self._belief.shape or not np.isfinite(belief).all() or collapses < 0:
-            raise DataError(f"the state's belief does not fit a model with {self._problem.rank} coordinates")
+            raise DataError(
+                f"the state's belief does not fit a model with {self._problem.rank} coordinates",
+                field="belief",
+            )
         self._belief, self.collapses = belief, collapses
 
 

@@ -15,12 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from unlatch.arrays import Floats, Ints
+from unlatch.arrays import Floats, Ints, own_errstate
+from unlatch.core.arguments import whole_number
+from unlatch.core.memory import memory_errors, require_memory
 from unlatch.core.progress import report
 from unlatch.core.reward import Model, Reward, Symbol
 from unlatch.errors import DataError, ResourceLimitError, UsageError
 from unlatch.plan.belief import BeliefTracker, OnCollapse
-from unlatch.plan.problem import PlanningProblem, planning_problem
+from unlatch.plan.problem import PlanningProblem, Untried, planning_problem
 
 __all__ = ["ExactPlanner"]
 
@@ -32,6 +34,11 @@ _IMPOSSIBLE = 1e-12
 
 _FARTHEST = 1e18
 """Where numbers are cut off that only a PSR without meaning comes to."""
+
+_BYTES_PER_LEVEL = 2000
+"""What the least level takes, of one belief."""
+
+_SMALLER = "shorten the horizon, lower max_beliefs, or plan with POUCT"
 
 _STEPS_PER_BELIEF = 16
 """Steps from one level to the next that may be held, for every belief allowed."""
@@ -50,6 +57,8 @@ class ExactPlanner:
     discount : float
     actions : collection of names or indices, optional
         The legal actions; all by default.
+    untried : "exclude" or "allow"
+        Whether actions that the model's log never tried are left out; see `POMDP.untried_actions`.
     max_beliefs : int
         Largest number of different beliefs at one step.
     tolerance : float
@@ -73,25 +82,29 @@ class ExactPlanner:
         *,
         discount: float = 1.0,
         actions: Iterable[Symbol] | None = None,
+        untried: Untried = "exclude",
         max_beliefs: int = 400_000,
         tolerance: float = 0.01,
         on_collapse: OnCollapse = "raise",
     ) -> None:
-        for name, count in (("horizon", horizon), ("max_beliefs", max_beliefs)):
-            if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
-                raise UsageError(f"{name} must be a whole number of at least 1, got {count!r}")
+        self.horizon = whole_number("horizon", horizon, least=1)
+        most = whole_number("max_beliefs", max_beliefs, least=1)
         if not 0 <= discount <= 1 or not tolerance >= 0:
             raise UsageError(
                 f"discount must lie in [0, 1] and tolerance be at least 0, got {discount!r} and {tolerance!r}"
             )
-        self._problem = planning_problem(model, reward, actions)
+        self._problem = planning_problem(model, reward, actions, untried)
         self.model = model
         self.reward = self._problem.reward
-        self.horizon = int(horizon)
-        self._limits = _Limits(float(discount), int(max_beliefs), float(tolerance))
+        self._limits = _Limits(float(discount), most, float(tolerance))
         self._tracker = BeliefTracker(self._problem, on_collapse)
         self._steps = 0
         self._plans: list[_Plan] = []
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        """Names of the actions that the planner chooses from."""
+        return self._problem.actions
 
     @property
     def belief(self) -> Floats:
@@ -144,14 +157,14 @@ class ExactPlanner:
         self._tracker.restore(state)
         self._steps = steps
 
+    @own_errstate
     def _question(self, belief: ArrayLike | None, steps_left: int | None) -> tuple[Floats, int]:
         root = self._tracker.belief if belief is None else self._problem.checked_belief(belief)
         if steps_left is None:
             return root, self.horizon - self._steps % self.horizon
-        if isinstance(steps_left, bool) or not isinstance(steps_left, int | np.integer) or steps_left < 1:
-            raise UsageError(f"steps_left must be a whole number of at least 1, got {steps_left!r}")
-        return root, int(steps_left)
+        return root, whole_number("steps_left", steps_left, least=1)
 
+    @own_errstate
     def _look_up(self, belief: Floats, steps: int) -> tuple[float, int]:
         """Value and action from the plans at hand: the one from the start, and the latest other one."""
         for plan in self._plans:
@@ -243,6 +256,15 @@ class _Steps:
 
 
 def _solve(problem: PlanningProblem, limits: _Limits, belief: Floats, horizon: int) -> _Plan:
+    """`_planned`, refused where memory does not suffice."""
+    what = f"a plan of {horizon} steps"
+    require_memory(horizon * (_BYTES_PER_LEVEL + 24 * problem.rank), what, _SMALLER)
+    with memory_errors(what, _SMALLER):
+        return _planned(problem, limits, belief, horizon)
+
+
+@own_errstate
+def _planned(problem: PlanningProblem, limits: _Limits, belief: Floats, horizon: int) -> _Plan:
     """Expand the beliefs level by level, then carry values back."""
     envelopes = _envelopes(problem, limits.discount, horizon)
     level = _merge(belief[None], _GRIDS[0], envelopes[horizon])

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from unlatch import linalg
-from unlatch.arrays import Floats
+from unlatch.arrays import Floats, own_errstate
 from unlatch.core.partition import Partition
 from unlatch.core.partition_model import PartitionModel
 from unlatch.core.pomdp import POMDP
@@ -20,6 +20,7 @@ _TIE = 1e-12
 """Probabilities closer than this are equally likely."""
 
 
+@own_errstate
 def states_where(
     model: POMDP | PartitionModel, rule: str, observations: Mapping[Symbol, Symbol]
 ) -> tuple[int, ...]:
@@ -49,6 +50,7 @@ def states_where(
     return tuple(int(s) for s in np.flatnonzero(fits))
 
 
+@own_errstate
 def most_ambiguous_state(model: POMDP | PartitionModel) -> int:
     """The state whose observations have the largest entropy, summed over actions; the first one of equals."""
     rows = _observation_rows(model)

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from unlatch.arrays import Floats, Ints
+from unlatch.arrays import Floats, Ints, own_errstate
+from unlatch.core.arguments import real_number, whole_number
 from unlatch.core.checks import frozen
+from unlatch.core.memory import require_memory
 from unlatch.core.pomdp import POMDP
 from unlatch.core.progress import report
 from unlatch.core.psr import PSR
@@ -20,7 +22,7 @@ from unlatch.core.random import RandomSource, resolve_rng
 from unlatch.core.reward import Model, Reward, Symbol
 from unlatch.errors import DataError, UsageError
 from unlatch.plan.belief import BeliefTracker, OnCollapse
-from unlatch.plan.problem import PlanningProblem, planning_problem
+from unlatch.plan.problem import PlanningProblem, Untried, planning_problem
 
 if TYPE_CHECKING:
     from unlatch.kernels.treesearch import Problem, Settings, Tree, World
@@ -35,6 +37,9 @@ _NEGLIGIBLE = 1e-6
 
 _WIDTHS = {"polynomial": 0.35, "ucb1": 0.7}
 """Automatic exploration, in units of the spread of returns."""
+
+_MOST_VISITS = 2**31 - 1
+"""What the 32 bits of a tree's numbers hold."""
 
 _STEPS_PER_CALL = 1 << 20
 """Simulated steps per kernel call: a tenth of a second or two, so that Ctrl-C is answered soon."""
@@ -90,6 +95,8 @@ class POUCT:
         Whether the subtree of what really happened is kept. By default with automatic exploration.
     actions : collection of names or indices, optional
         The legal actions; all by default.
+    untried : "exclude" or "allow"
+        Whether actions that the model's log never tried are left out; see `POMDP.untried_actions`.
     max_nodes : int
         Nodes that the tree may have; beyond it simulations go on without growing it.
     time_limit : float, optional
@@ -100,8 +107,16 @@ class POUCT:
         in ``collapses``.
     rng : int or numpy.random.Generator, optional
         Seeds the planner's own stream of random numbers.
+
+    Attributes
+    ----------
+    tables : Problem
+        The model and its reward as the arrays that the kernel computes with.
+    settings : Settings
+        How the search explores, in the kernel's units: depth as it was cut, rewards of at most one.
     """
 
+    @own_errstate
     def __init__(
         self,
         model: Model,
@@ -116,30 +131,36 @@ class POUCT:
         patience: float | None = None,
         reuse: bool | None = None,
         actions: Iterable[Symbol] | None = None,
+        untried: Untried = "exclude",
         max_nodes: int = 1_000_000,
         time_limit: float | None = None,
         on_collapse: OnCollapse = "raise",
         rng: RandomSource = None,
     ) -> None:
-        self._problem = planning_problem(model, reward, actions)
+        self._problem = planning_problem(model, reward, actions, untried)
         self.model = model
         self.reward = self._problem.reward
-        self.simulations = _whole("simulations", simulations, 0)
+        self.simulations = whole_number("simulations", simulations, least=0, most=_MOST_VISITS)
         self.on_collapse = on_collapse
-        self.time_limit = None if time_limit is None else _number("time_limit", time_limit, 0.0, math.inf)
+        self.time_limit = None if time_limit is None else real_number("time_limit", time_limit, 0.0, math.inf)
         self._tracker = BeliefTracker(self._problem, on_collapse)
         generator, self.seed = resolve_rng(rng)
         self._random = generator.integers(1, 2**64, size=2, dtype=np.uint64)
         automatic = exploration == "auto"
         self._reuse = automatic if reuse is None else bool(reuse)
-        self._settings = _settings(
-            self._problem, depth, exploration, bonus, discount, patience, _whole("max_nodes", max_nodes, 1)
-        )
-        self._tables = _tables(self._problem, _checked_sampling(sampling, model))
-        self._batch = _batch(self._problem, self._settings, self._tables)
+        self.tables = _tables(self._problem, _checked_sampling(sampling, model))
+        most = whole_number("max_nodes", max_nodes, least=1, most=_MOST_VISITS)
+        stretch = _steps_per_call(self.tables)
+        self.settings = _settings(self._problem, depth, exploration, bonus, discount, patience, most, stretch)
+        self._batch = max(1, stretch // self.settings.depth)
         self._tree = self._new_tree()
         if self.time_limit is not None:
             self._compile()
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        """Names of the actions that the planner chooses from."""
+        return self._problem.actions
 
     @property
     def belief(self) -> Floats:
@@ -160,6 +181,7 @@ class POUCT:
         """The index of the action to take: at ``belief``, or at the planner's own."""
         return self.search(belief).action
 
+    @own_errstate
     def search(self, belief: ArrayLike | None = None) -> SearchResult:
         """Simulate from the planner's own belief, growing the tree that it keeps; or from ``belief``, in a
         tree of its own."""
@@ -169,7 +191,7 @@ class POUCT:
         tree = self._tree if belief is None else self._new_tree()
         root = self._tracker.belief.copy() if belief is None else self._problem.checked_belief(belief)
         room = int(tree.size[0]) + self.simulations + 1
-        tree = roomy_tree(tree, min(self._settings.max_nodes, room))
+        tree = roomy_tree(tree, min(self.settings.max_nodes, room))
         if belief is None:
             self._tree = tree
         done = self._simulate(tree, root)
@@ -184,7 +206,7 @@ class POUCT:
             simulations=done,
             nodes=int(tree.size[0]),
             depth=int(tree.deepest[0]),
-            full=int(tree.size[0]) >= self._settings.max_nodes,
+            full=int(tree.size[0]) >= self.settings.max_nodes,
         )
 
     def observe(self, action: Symbol, observation: Symbol) -> None:
@@ -194,7 +216,7 @@ class POUCT:
 
         if self._tracker.observe(action, observation) and self._reuse:
             code = self._problem.observation_code(observation)
-            keep_subtree(self._tree, self._settings, self._problem.action_code(action), code)
+            keep_subtree(self._tree, self.settings, self._problem.action_code(action), code)
         else:
             new_root(self._tree)
 
@@ -217,14 +239,14 @@ class POUCT:
             raise DataError(f"a planner's state is a mapping, got {type(state).__name__}")
         random = _checked_words(state.get("random"))
         tree = tree_from_state(
-            state.get("tree") or {}, self.model.n_actions, self.model.n_observations, self._settings.max_nodes
+            state.get("tree") or {}, self.model.n_actions, self.model.n_observations, self.settings.max_nodes
         )
         self._tracker.restore(state)
         self._random, self._tree = random, tree
 
     def calls_per_episode(self, steps: int) -> float:
         """Kernel calls of the usual length that an episode of ``steps`` steps would fill."""
-        return steps * self.simulations / self._batch
+        return steps * max(self.simulations, 1) * self.settings.depth / self.settings.stretch
 
     def play(self, world: World, uniforms: Floats) -> tuple[Floats, Ints, Ints]:
         """Act out one episode per row of ``uniforms`` inside a kernel: sums of rewards, steps in every true
@@ -236,15 +258,15 @@ class POUCT:
 
         episodes, steps = len(uniforms), uniforms.shape[1] // 2
         room = steps * self.simulations + 1
-        self._tree = roomy_tree(self._tree, min(self._settings.max_nodes, room))
+        self._tree = roomy_tree(self._tree, min(self.settings.max_nodes, room))
         totals = np.zeros(episodes)
         occupancy = np.zeros((episodes, len(world.starting)), dtype=np.int64)
         collapses = np.zeros(episodes, dtype=np.int64)
         play(
             world,
             uniforms,
-            self._tables,
-            self._settings,
+            self.tables,
+            self.settings,
             self.simulations,
             self._tree,
             self._reuse,
@@ -263,12 +285,14 @@ class POUCT:
     def _new_tree(self) -> Tree:
         from unlatch.plan.tree import empty_tree
 
-        return empty_tree(self.model.n_actions, min(self._settings.max_nodes, self.simulations + 1))
+        nodes = min(self.settings.max_nodes, self.simulations + 1)
+        return empty_tree(self.model.n_actions, nodes)
 
     def _simulate(self, tree: Tree, belief: Floats) -> int:
         """Grow ``tree`` in batches until the simulations or the time are spent; returns simulations done."""
         from unlatch.kernels.treesearch import search
 
+        run = search if self.settings.depth <= self.settings.stretch else getattr(search, "py_func", search)
         begun = time.perf_counter()
         done = 0
         batch = self._batch if self.time_limit is None else 1
@@ -279,7 +303,7 @@ class POUCT:
                     break
                 batch = _timed_batch(done, elapsed, self.time_limit)
             batch = min(batch, self._batch, self.simulations - done)
-            search(self._tables, self._settings, tree, belief, batch, self._random)
+            run(self.tables, self.settings, tree, belief, batch, self._random)
             done += batch
             if done < self.simulations:
                 report("searching", done, self.simulations)
@@ -289,7 +313,7 @@ class POUCT:
         """Run the kernel once beforehand, so that compiling does not count against the time limit."""
         from unlatch.kernels.treesearch import search
 
-        search(self._tables, self._settings, self._new_tree(), self._tracker.belief.copy(), 0, self._random)
+        search(self.tables, self.settings, self._new_tree(), self._tracker.belief.copy(), 0, self._random)
 
 
 def _timed_batch(done: int, elapsed: float, limit: float) -> int:
@@ -307,28 +331,30 @@ def _settings(
     discount: float,
     patience: float | None,
     max_nodes: int,
+    stretch: int,
 ) -> Settings:
     from unlatch.kernels.treesearch import Settings
 
     if bonus not in get_args(Bonus):
         raise UsageError(f"bonus must be 'polynomial' or 'ucb1', got {bonus!r}")
-    discount = _number("discount", discount, 0.0, 1.0)
-    window = _window(_whole("depth", depth, 1), discount)
+    discount = real_number("discount", discount, 0.0, 1.0)
+    window = _window(whole_number("depth", depth, least=1), discount)
     automatic = exploration == "auto"
     if patience is None:
         patience = 1 - 1 / (2 * window) if automatic else 1.0
-    factor = discount * _number("patience", patience, 0.0, 1.0)
+    factor = discount * real_number("patience", patience, 0.0, 1.0)
     window = _window(window, factor)
     if automatic:
         width = _WIDTHS[bonus] * problem.span * _spread(window, factor)
     else:
-        width = min(_number("exploration", exploration, 0.0, math.inf) / problem.scale, 1e150)
+        width = min(real_number("exploration", exploration, 0.0, math.inf) / problem.scale, 1e150)
     return Settings(
         depth=window,
         exploration=width,
         logarithmic=bonus == "ucb1",
         discount=factor,
         max_nodes=max_nodes,
+        stretch=stretch,
     )
 
 
@@ -352,6 +378,7 @@ def _spread(depth: int, factor: float) -> float:
 def _tables(problem: PlanningProblem, sampling: int) -> Problem:
     from unlatch.kernels.treesearch import Problem
 
+    require_memory(8 * problem.updates.size, "the tables of the search", "plan with a smaller model")
     return Problem(
         updates=problem.updates,
         final=problem.final,
@@ -383,27 +410,13 @@ def _checked_sampling(sampling: str | None, model: Model) -> int:
     return BY_STATE if isinstance(model, POMDP) else BY_CELL
 
 
-def _batch(problem: PlanningProblem, settings: Settings, tables: Problem) -> int:
-    """Simulations per kernel call."""
+def _steps_per_call(tables: Problem) -> int:
+    """Simulated steps per kernel call, fewer where a step takes long."""
     from unlatch.kernels.treesearch import BY_STATE
 
-    products = problem.rank * (problem.rank + problem.model.n_observations)
-    cost = 1 if tables.sampling == BY_STATE else 1 + products // 16
-    return max(1, _STEPS_PER_CALL // (settings.depth * cost))
-
-
-def _whole(name: str, value: object, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise UsageError(f"{name} must be a whole number of at least {least}, got {value!r}")
-    return int(value)
-
-
-def _number(name: str, value: object, least: float, most: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        raise UsageError(f"{name} must be a number, got {value!r}")
-    if not least <= value <= most or math.isinf(value):
-        raise UsageError(f"{name} must be a finite number from {least} to {most}, got {value!r}")
-    return float(value)
+    _, rank, symbols = tables.shows.shape
+    cost = (rank + symbols) // 32 if tables.sampling == BY_STATE else rank * (rank + symbols) // 16
+    return max(1, _STEPS_PER_CALL // (1 + int(cost)))
 
 
 def _checked_words(words: object) -> NDArray[np.uint64]:

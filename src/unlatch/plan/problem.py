@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from unlatch.arrays import Floats, Ints
+from unlatch.arrays import Floats, Ints, own_errstate
 from unlatch.core.checks import ROUNDING, distributions, finite_floats, frozen
 from unlatch.core.partition_model import PartitionModel
 from unlatch.core.pomdp import POMDP
@@ -17,7 +17,10 @@ from unlatch.core.psr import PSR
 from unlatch.core.reward import Model, Reward, Symbol, symbol_code
 from unlatch.errors import DataError, NumericalError, UsageError
 
-__all__ = ["PlanningProblem", "planning_problem"]
+__all__ = ["PlanningProblem", "Untried", "planning_problem"]
+
+Untried = Literal["exclude", "allow"]
+"""Whether a planner may choose actions whose rows are placeholders, as the log never tried them."""
 
 _POSSIBLE = 1e-12
 """Probability from which a symbol counts as one that an action can show."""
@@ -48,6 +51,11 @@ class PlanningProblem:
         return len(self.initial)
 
     @property
+    def actions(self) -> tuple[str, ...]:
+        """Names of the actions to choose from."""
+        return tuple(self.model.action_names[a] for a in self.legal)
+
+    @property
     def span(self) -> float:
         """Largest minus smallest reward that one legal step can pay, scaled."""
         shows = self.shows[self.legal]
@@ -76,10 +84,10 @@ class PlanningProblem:
         else:
             weights = finite_floats("belief", belief, ndim=1)
         if weights.shape != self.initial.shape:
-            raise DataError(f"belief: {weights.shape[0]} entries, the model has {self.rank}")
+            raise DataError(f"belief: {weights.shape[0]} entries, the model has {self.rank}", field="belief")
         total = float(weights @ self.final)
         if not total > 0:
-            raise DataError(f"belief: its total probability is {total}; it must be 1")
+            raise DataError(f"belief: its total probability is {total}; it must be 1", field="belief")
         result: Floats = weights / total
         return result
 
@@ -95,10 +103,17 @@ class PlanningProblem:
         return symbol_code("observation", observation, self.model.observation_names)
 
 
+@own_errstate
 def planning_problem(
-    model: Model, reward: Reward | None, actions: Iterable[Symbol] | None = None
+    model: Model,
+    reward: Reward | None,
+    actions: Iterable[Symbol] | None = None,
+    untried: Untried = "exclude",
 ) -> PlanningProblem:
-    """Resolve ``reward`` (by default the learned one) on ``model``, restricted to legal ``actions``."""
+    """Resolve ``reward`` (by default the learned one) on ``model``, restricted to legal ``actions``.
+
+    Actions that the model's log never tried are legal only with ``untried="allow"``.
+    """
     if not isinstance(model, POMDP | PartitionModel | PSR):
         raise UsageError(f"expected a POMDP, a PartitionModel or a PSR, got {type(model).__name__}")
     if reward is None:
@@ -120,7 +135,7 @@ def planning_problem(
         "symbol_rewards": frozen(symbols),
         "cell_rewards": frozen(cells),
         "expected": frozen(expected),
-        "legal": _legal(actions, model),
+        "legal": _tried(_legal(actions, model), model, untried),
     }
     return PlanningProblem(model=model, reward=reward, scale=scale, **arrays)
 
@@ -144,3 +159,18 @@ def _legal(actions: Iterable[Symbol] | None, model: Model) -> Ints:
     if not codes:
         raise UsageError("no action is legal: a planner needs at least one to choose")
     return frozen(np.array(codes, dtype=np.int64))
+
+
+def _tried(legal: Ints, model: Model, untried: Untried) -> Ints:
+    """Of the legal actions those that the model's log tried, or all if told so."""
+    if untried not in get_args(Untried):
+        raise UsageError(f"untried must be 'exclude' or 'allow', got {untried!r}")
+    if untried == "allow" or not isinstance(model, POMDP) or not model.untried_actions:
+        return legal
+    tried = [a for a in legal.tolist() if model.action_names[a] not in model.untried_actions]
+    if not tried:
+        raise UsageError(
+            "the log tried none of the legal actions, so that the model knows nothing of them; log them first, or "
+            "plan with untried='allow'"
+        )
+    return frozen(np.array(tried, dtype=np.int64))

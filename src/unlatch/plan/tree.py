@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from unlatch.core.memory import require_memory
 from unlatch.errors import DataError
 from unlatch.kernels.treesearch import Tree, new_node, new_root
 
@@ -14,6 +15,9 @@ __all__ = ["empty_tree", "roomy_tree", "tree_from_state", "tree_state"]
 
 def empty_tree(actions: int, capacity: int) -> Tree:
     """A tree of one root with room for ``capacity`` nodes."""
+    require_memory(
+        capacity * 16 * (1 + actions), f"a tree of {capacity} nodes", "lower max_nodes or the simulations"
+    )
     tree = Tree(
         size=np.zeros(1, np.int64),
         deepest=np.zeros(1, np.int64),

@@ -10,11 +10,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from unlatch.arrays import Floats, Ints
-from unlatch.core.arguments import checked_count, checked_log
+from unlatch.arrays import Floats, Ints, own_errstate
+from unlatch.core.arguments import checked_log, whole_number
 from unlatch.core.checks import frozen
 from unlatch.core.diagnostics import Diagnostics
-from unlatch.core.floating import own_errstate
 from unlatch.core.pomdp import POMDP, Emission, checked_emission
 from unlatch.core.progress import report
 from unlatch.core.psr import PSR
@@ -178,7 +177,7 @@ def _check_options(
     emission: Emission,
 ) -> None:
     for name, value in (("states", states), ("starts", starts), ("iterations", iterations)):
-        checked_count(name, value)
+        whole_number(name, value, least=1)
     if not tolerance >= 0:
         raise UsageError(f"tolerance must be zero or more nats, got {tolerance}")
     if initial_model is not None and initial_model.n_states != states:

@@ -19,11 +19,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from unlatch import linalg
-from unlatch.arrays import Floats
+from unlatch.arrays import Floats, own_errstate
 from unlatch.core.arguments import checked_log
 from unlatch.core.checks import frozen
 from unlatch.core.diagnostics import Diagnostics
-from unlatch.core.floating import own_errstate
 from unlatch.core.partition import Partition
 from unlatch.core.pomdp import POMDP, Emission, checked_emission
 from unlatch.core.psr import PSR

@@ -11,11 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from unlatch.arrays import Ints
+from unlatch.arrays import Ints, own_errstate
 from unlatch.core.arguments import checked_log
 from unlatch.core.budget import ending
 from unlatch.core.diagnostics import Diagnostics
-from unlatch.core.floating import own_errstate
 from unlatch.core.progress import report
 from unlatch.core.trajectory import Trajectory
 from unlatch.errors import NotLearnableError

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from unlatch.arrays import Floats, Ints
+from unlatch.arrays import Floats, Ints, own_errstate
 from unlatch.core.arguments import checked_log
 from unlatch.core.diagnostics import Diagnostics
-from unlatch.core.floating import own_errstate
 from unlatch.core.pomdp import POMDP
 from unlatch.core.trajectory import Trajectory
 from unlatch.errors import NumericalError

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from unlatch.core.arguments import checked_count, checked_log, checked_seconds
+from unlatch.arrays import own_errstate
+from unlatch.core.arguments import checked_log, checked_seconds, whole_number
 from unlatch.core.budget import Budget
 from unlatch.core.diagnostics import Diagnostics
-from unlatch.core.floating import own_errstate
 from unlatch.core.pomdp import POMDP
 from unlatch.core.trajectory import Trajectory
 from unlatch.errors import UsageError
@@ -83,7 +83,7 @@ def refine(
     """
     if not isinstance(pomdp, POMDP):
         raise UsageError(f"expected a POMDP to begin from, got {type(pomdp).__name__}")
-    passes = checked_count("passes", passes)
+    passes = whole_number("passes", passes, least=1)
     budget = Budget(checked_seconds("time_limit", time_limit))
     likelihood = Likelihood.of(checked_log(log), pomdp.emission, pomdp)
     before = pomdp.log_likelihood(log)

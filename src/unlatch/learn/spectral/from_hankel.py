@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from unlatch.arrays import Floats
+from unlatch.arrays import Floats, own_errstate
 from unlatch.core.diagnostics import Diagnostics
-from unlatch.core.floating import own_errstate
 from unlatch.core.partition import Partition
 from unlatch.core.partition_model import PartitionModel
 from unlatch.core.pomdp import POMDP, Emission
