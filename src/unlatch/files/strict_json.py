@@ -21,6 +21,14 @@ _KEY = re.compile(r"\s*+:")
 _CONSTANTS = ("NaN", "Infinity", "-Infinity")
 _DEEPEST = 100
 
+_COSTLY = (
+    (b"[", "lists", 1 << 19, 128),
+    (b"{", "objects", 1 << 16, 1024),
+    (b'"', "quotes", 1 << 19, 128),
+)
+"""What takes many times the memory of its text, how many are allowed in any file, and in how many bytes one is allowed
+in a larger file. So a file of brackets cannot cost much more than its own size."""
+
 
 class _Refusal(ValueError):
     """What the hooks of the parser raise, since they do not know where they are."""
@@ -30,12 +38,17 @@ def parse(data: bytes, where: str) -> Any:
     """The value of a JSON text in UTF-8, or a `ModelFileError` that names the line and column."""
     if data.startswith(b"\xef\xbb\xbf"):
         raise ModelFileError(f"{where}: byte 0: a byte order mark; save the file as UTF-8 without one")
+    for mark, kind, allowed, bytes_each in _COSTLY:
+        if (count := data.count(mark)) > max(allowed, len(data) // bytes_each):
+            raise ModelFileError(f"{where}: {count} {kind} in {len(data)} bytes; no model has so many")
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
         raise ModelFileError(f"{where}: byte {error.start} is not UTF-8; the file is damaged") from None
     try:
         value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+        if _is_deep(value):
+            raise RecursionError
         canonical(value)
     except json.JSONDecodeError as error:
         raise ModelFileError(f"{where}: line {error.lineno}, column {error.colno}: {error.msg}") from None
@@ -122,6 +135,19 @@ def _second_key(text: str) -> int:
                 return token.start()
             objects[-1].add(key)
     return 0
+
+
+def _is_deep(value: Any) -> bool:
+    """Whether brackets are nested deeper than a model needs, found level by level."""
+    level = [value] if isinstance(value, list | dict) else []
+    for _ in range(_DEEPEST):
+        level = [
+            item
+            for outer in level
+            for item in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(item, list | dict)
+        ]
+    return bool(level)
 
 
 def _too_deep(text: str) -> int:
