@@ -312,7 +312,7 @@ def _identity(status: os.stat_result) -> tuple[int, int, int, int]:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def checked_path(path: PathLike) -> str:
+def checked_path(path: object) -> str:
     """The path as text that the system can take, or an error that says why it is none."""
     if not isinstance(path, str | bytes | os.PathLike):
         raise UsageError(f"a path is text or a pathlib.Path, got {type(path).__name__}")
