@@ -267,9 +267,15 @@ def test_what_lacks_a_part_of_a_result_is_no_result(path: Path) -> None:
     assert not path.exists()
 
 
-def test_infinite_likelihood_is_not_saved(path: Path) -> None:
-    with pytest.raises(DataError, match="log_likelihood must be finite"):
-        save_model(path, Result(log_likelihood=-np.inf))
+def test_log_that_a_spectral_model_rules_out(path: Path) -> None:
+    save_model(path, Result(log_likelihood=-np.inf))
+    assert load_model(path).log_likelihood == -np.inf
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_likelihood_that_is_none_is_not_saved(path: Path, value: float) -> None:
+    with pytest.raises(DataError, match="log_likelihood must be a number below infinity"):
+        save_model(path, Result(log_likelihood=value))
     assert not path.exists()
 
 

@@ -134,7 +134,7 @@ class SavedModel:
     options : mapping
         The options that the model was learned with; plain JSON values.
     log_likelihood : float, optional
-        Of the POMDP on the log that it was learned from, in nats.
+        Of the POMDP on the log that it was learned from, in nats; minus infinity if a spectral model rules it out.
     """
 
     pomdp: POMDP | None = None
@@ -153,8 +153,8 @@ class SavedModel:
         states = self.pomdp.n_states if self.pomdp is not None else None
         if self.partition is not None and states not in (None, self.partition.n_states):
             raise DataError(f"partition: {self.partition.n_states} labels for {states} states of the pomdp")
-        if self.log_likelihood is not None and not np.isfinite(self.log_likelihood):
-            raise DataError(f"log_likelihood must be finite, got {self.log_likelihood}")
+        if self.log_likelihood is not None and not self.log_likelihood < np.inf:
+            raise DataError(f"log_likelihood must be a number below infinity, got {self.log_likelihood}")
 
     @property
     def model(self) -> POMDP | PSR:
@@ -320,7 +320,7 @@ def _content(saved: SavedModel) -> dict[str, Any]:
         "psr": _section("psr", saved.psr, _PSR_FIELDS, extra),
         "partition": None if saved.partition is None else saved.partition.labels.tolist(),
         "evidence": None if saved.evidence is None else _plain(saved.evidence.as_dict()),
-        "log_likelihood": None if saved.log_likelihood is None else float(saved.log_likelihood),
+        "log_likelihood": _plain(saved.log_likelihood),
         "options": _plain(saved.options) or None,
         "diagnostics": [
             {"name": entry.name, "message": entry.message, "details": _plain(entry.details)}
@@ -528,6 +528,8 @@ def _evidence(values: Any) -> Evidence | None:
 def _log_likelihood(value: Any) -> float | None:
     if value is None:
         return None
+    if value == "-inf":
+        return -np.inf
     if type(value) not in (int, float):
         raise DataError(f"log_likelihood: expected a number, got {type(value).__name__}")
     try:
