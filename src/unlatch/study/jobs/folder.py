@@ -88,7 +88,8 @@ class StudyFolder:
         return not _is_result(_unsealed(path) or {})
 
     def _is_ours(self, content: Mapping[str, Any], unit: Unit) -> bool:
-        return content["unit"] == unit.id and content["fingerprint"] == self.study.fingerprint(unit)
+        ours = (unit.id, self.study.fingerprint(unit))
+        return (content["unit"], content["fingerprint"]) == ours
 
     def seconds(self, unit: Unit) -> dict[str, Any]:
         """Stage times of a finished unit, ``total`` and ``attempts`` among them; empty if unknown."""
