@@ -196,7 +196,7 @@ def _edit(content: dict[str, Any], rng: random.Random) -> None:
         place[rng.choice(("new", "", "pomdp", "psr", "é", "sha256"))] = deepcopy(rng.choice(VALUES))
     elif kind == 2 and isinstance(place, list):
         place.append(deepcopy(rng.choice((*VALUES, inner))))
-    elif kind == 3 and isinstance(inner, int | float) and not isinstance(inner, bool):
+    elif kind == 3 and isinstance(inner, float):
         place[key] = inner + rng.choice((1e-17, 1e-9, 1e-6, 1e-3, -1, -inner))
     else:
         place[key] = _nested(rng) if rng.random() < 0.03 else deepcopy(rng.choice(VALUES))

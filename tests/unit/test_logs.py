@@ -599,6 +599,8 @@ def test_what_is_no_path_is_a_declared_error(source: Any, error: type[UnlatchErr
         {"encoding": 8},
         {"missing": None},
         {"missing": []},
+        {"missing": np.zeros(2)},
+        {"delimiter": np.zeros(2)},
     ],
 )
 def test_options_of_no_sense_are_usage_errors(read: Any, options: dict[str, Any]) -> None:

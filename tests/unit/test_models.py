@@ -434,6 +434,13 @@ def test_sets_are_written_in_one_order(path: Path) -> None:
     assert load_model(path).provenance["names"] == sorted(names)
 
 
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(SavedModel)])
+@pytest.mark.parametrize("value", ["x", [1], b"y", object(), np.zeros(2)])
+def test_saved_model_takes_no_value_of_another_type(name: str, value: Any) -> None:
+    with pytest.raises(DataError, match=f"{name}: no value of type"):
+        SavedModel(**{"pomdp": SMALL, name: value})
+
+
 def test_saved_model_needs_a_model_that_fits() -> None:
     with pytest.raises(DataError, match="needs a pomdp or a psr"):
         SavedModel()

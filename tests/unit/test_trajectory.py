@@ -152,13 +152,14 @@ def memmap(codes, folder):
     [
         lambda codes, _: codes.tolist(),
         lambda codes, _: codes.astype(np.uint8),
+        lambda codes, _: codes.astype(np.float16),
         lambda codes, _: codes.astype(">i4"),
         lambda codes, _: np.repeat(codes, 2)[::2],
         lambda codes, _: codes[::-1].copy()[::-1],
         lambda codes, _: np.asfortranarray(np.stack([codes, codes]))[0],
         memmap,
     ],
-    ids=["list", "uint8", "big-endian", "strided", "reversed", "fortran", "memmap"],
+    ids=["list", "uint8", "float16", "big-endian", "strided", "reversed", "fortran", "memmap"],
 )
 def test_any_layout_of_the_same_codes_is_the_same_log(convert, tmp_path):
     given = convert(CODES, tmp_path)

@@ -244,7 +244,7 @@ def _coded(
     if array.size == 0:
         array = array.astype(np.int64)
     if array.dtype.kind == "f":
-        bad = ~np.isfinite(array) | (array != np.floor(array)) | (np.abs(array) > 2**53)
+        bad = ~np.isfinite(array) | (array != np.floor(array)) | (np.abs(array) > np.float64(2**53))
         if bad.any():
             place = int(np.argmax(bad))
             raise DataError(f"{field_name}[{place}] is {array[place]}; symbols must be whole numbers or text")

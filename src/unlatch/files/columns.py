@@ -65,13 +65,9 @@ def checked_roles(
 
 def checked_delimiter(delimiter: str) -> str:
     """The character that separates fields; a tab may be spelled ``\\t``."""
-    character = "\t" if delimiter == "\\t" else delimiter
-    if (
-        not isinstance(character, str)
-        or len(character) != 1
-        or not character.isascii()
-        or character in '"\r\n\0'
-    ):
+    text = delimiter if isinstance(delimiter, str) else ""
+    character = "\t" if text == "\\t" else text
+    if len(character) != 1 or not character.isascii() or character in '"\r\n\0':
         raise UsageError(
             f"the delimiter must be one ASCII character other than a quote, got {delimiter!r:.40}"
         )

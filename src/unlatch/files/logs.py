@@ -79,7 +79,7 @@ def read_log(
     Trajectory
         Symbols in sorted order (`sorted_names`); what was noticed on the way is in its ``diagnostics``.
     """
-    if missing not in get_args(Missing):
+    if not isinstance(missing, str) or missing not in get_args(Missing):
         raise UsageError(f"missing must be 'refuse' or 'split', got {missing!r:.40}")
     roles = checked_roles(action, observation, reward, episode, probability)
     separator, codec = checked_delimiter(delimiter), checked_encoding(encoding)

@@ -113,6 +113,20 @@ class Learned(Protocol):
 _RESULT = tuple(name for name in vars(Learned) if isinstance(vars(Learned)[name], property))
 
 
+_KINDS: dict[str, Any] = {
+    "pomdp": POMDP | None,
+    "psr": PSR | None,
+    "partition": Partition | None,
+    "provenance": Mapping,
+    "diagnostics": Diagnostics,
+    "extra": Mapping,
+    "evidence": Evidence | None,
+    "options": Mapping,
+    "log_likelihood": int | float | np.integer | np.floating | None,
+}
+"""Of the fields of a `SavedModel`."""
+
+
 @dataclass(frozen=True)
 class SavedModel:
     """What a model file holds: a POMDP or a PSR or both, and what is known about them.
@@ -148,6 +162,9 @@ class SavedModel:
     log_likelihood: float | None = None
 
     def __post_init__(self) -> None:
+        for name, kind in _KINDS.items():
+            if not isinstance(getattr(self, name), kind):
+                raise DataError(f"{name}: no value of type {type(getattr(self, name)).__name__} belongs here")
         if self.pomdp is None and self.psr is None:
             raise DataError("a saved model needs a pomdp or a psr; both are missing")
         states = self.pomdp.n_states if self.pomdp is not None else None
