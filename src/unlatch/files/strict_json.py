@@ -1,7 +1,7 @@
 """JSON without surprises: no NaN, no overflow, no key twice, no lone surrogate, and every refusal says where.
 
-The standard parser takes all of these. What it lets pass is caught in a second step; only after a refusal is
-the text searched for the place, so that a good file costs nothing extra.
+The standard parser takes all of these. What it lets pass is caught in a second step, where a glance at the bytes says
+that there may be something; only after a refusal is the text searched for the place. So a good file costs little extra.
 """
 
 from __future__ import annotations
@@ -30,6 +30,10 @@ _COSTLY = (
 in a larger file. So a file of brackets cannot cost much more than its own size."""
 
 
+_SUSPECT = re.compile(rb"\\u[dD][89a-fA-F]|[eE]\+?[0-9]{3}|[0-9]{200}")
+"""Without any of these there can be no lone surrogate, and no number beyond the largest float (10**200 * 10**99)."""
+
+
 class _Refusal(ValueError):
     """What the hooks of the parser raise, since they do not know where they are."""
 
@@ -49,7 +53,8 @@ def parse(data: bytes, where: str) -> Any:
         value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
         if _is_deep(value):
             raise RecursionError
-        canonical(value)
+        if _SUSPECT.search(data):
+            canonical(value)
     except json.JSONDecodeError as error:
         raise ModelFileError(f"{where}: line {error.lineno}, column {error.colno}: {error.msg}") from None
     except RecursionError:
