@@ -79,7 +79,7 @@ def errors(setting: Setting, steps: int, seed: int, paper: bool) -> tuple[float,
     except unlatch.errors.UnlatchError as error:
         print(f"    seed {seed}: {type(error).__name__}: {error}")
         return None
-    if result.rank != setting.model.n_states:
+    if result.states != setting.model.n_states:
         return None
     return paper_errors(result, setting.model)
 

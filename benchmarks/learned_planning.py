@@ -47,8 +47,8 @@ def rewards(arguments: argparse.Namespace) -> None:
             models = {
                 "truth": truth,
                 "learned POMDP": result.pomdp,
-                "learned up to cells": result.partition_model,
-                "learned PSR": result.psr,
+                "learned up to cells": result.spectral.partition_model,
+                "learned PSR": result.spectral.psr,
             }
             if arguments.refine:
                 models["refined POMDP"] = unlatch.learn_pomdp(log, rng=seed).pomdp

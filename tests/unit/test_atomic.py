@@ -3,20 +3,45 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import resource
+import signal
 import stat
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from unlatch.errors import DataError, StorageError
+from unlatch.errors import DataError, StorageError, UsageError
 from unlatch.files import atomic
-from unlatch.files.atomic import atomic_writer, read_regular_file, reading, write_atomically
+from unlatch.files.atomic import atomic_writer, check_target, read_regular_file, reading, write_atomically
 
 
 def names(folder: Path) -> list[str]:
     return sorted(os.listdir(folder))
+
+
+def without_nameless_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a file system that knows no files without a name."""
+    really = os.open
+
+    def refusing(path: Any, flags: int, *rest: Any, **more: Any) -> int:
+        if flags & os.O_TMPFILE == os.O_TMPFILE:
+            raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+        return really(path, flags, *rest, **more)
+
+    monkeypatch.setattr(os, "open", refusing)
+
+
+@pytest.fixture(params=["nameless", "named"])
+def temporary(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Both ways to write: to a file that has no name yet, and to a temporary one."""
+    if request.param == "named":
+        without_nameless_files(monkeypatch)
+    return str(request.param)
 
 
 def test_new_file_gets_the_permissions_of_the_umask(tmp_path: Path) -> None:
@@ -54,9 +79,14 @@ def test_symbolic_link_is_replaced_and_its_target_left_alone(tmp_path: Path) -> 
     assert (tmp_path / "link").read_bytes() == b"new"
 
 
-def test_order_is_flush_rename_flush_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("existed", [False, True])
+def test_order_is_flush_rename_flush_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, temporary: str, existed: bool
+) -> None:
+    if existed:
+        (tmp_path / "file").write_bytes(b"old")
     calls: list[str] = []
-    fsync, replace = os.fsync, os.replace
+    fsync, replace, link = os.fsync, os.replace, os.link
 
     def logged_fsync(descriptor: int) -> None:
         calls.append("fsync folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "fsync file")
@@ -67,16 +97,30 @@ def test_order_is_flush_rename_flush_folder(tmp_path: Path, monkeypatch: pytest.
         assert Path(source).read_bytes() == b"x"
         replace(source, target)
 
+    def logged_link(*args: Any, **more: Any) -> None:
+        calls.append("link")
+        link(*args, **more)
+
     monkeypatch.setattr(os, "fsync", logged_fsync)
     monkeypatch.setattr(os, "replace", logged_replace)
+    monkeypatch.setattr(os, "link", logged_link)
     write_atomically(tmp_path / "file", b"x")
-    assert calls == ["fsync file", "replace", "fsync folder"]
+    named = {
+        ("nameless", False): ["link"],
+        ("nameless", True): ["link", "replace"],
+        ("named", False): ["replace"],
+        ("named", True): ["replace"],
+    }
+    assert calls == ["fsync file", *named[temporary, existed], "fsync folder"]
+    assert names(tmp_path) == ["file"]
 
 
-@pytest.mark.parametrize("call", ["open", "fsync", "replace", "fchmod"])
+@pytest.mark.parametrize("call", ["open", "fsync", "replace", "fchmod", "link"])
 def test_failing_system_call_leaves_the_old_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, temporary: str, call: str
 ) -> None:
+    if (temporary, call) == ("named", "link"):
+        pytest.skip("a file that has a name is not linked")
     target = tmp_path / "file"
     target.write_bytes(b"old")
 
@@ -116,7 +160,9 @@ def test_folder_that_cannot_be_flushed_is_reported(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
-def test_error_of_the_caller_passes_and_leaves_nothing(tmp_path: Path, error: type[BaseException]) -> None:
+def test_error_of_the_caller_passes_and_leaves_nothing(
+    tmp_path: Path, temporary: str, error: type[BaseException]
+) -> None:
     def fail_half_way() -> None:
         with atomic_writer(tmp_path / "file") as handle:
             handle.write(b"half")
@@ -128,16 +174,174 @@ def test_error_of_the_caller_passes_and_leaves_nothing(tmp_path: Path, error: ty
 
 
 def test_planted_temporary_file_is_neither_followed_nor_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, temporary: str
 ) -> None:
-    monkeypatch.setattr("secrets.token_hex", lambda n: "known")
+    monkeypatch.setattr("secrets.token_hex", lambda n: "beef")
+    (tmp_path / "file").write_bytes(b"old")
     (tmp_path / "victim").write_bytes(b"precious")
-    planted = tmp_path / ".unlatch-known.tmp"
+    planted = tmp_path / ".unlatch-beef.tmp"
     planted.symlink_to("victim")
     with pytest.raises(StorageError, match="File exists"):
         write_atomically(tmp_path / "file", b"new")
     assert planted.is_symlink()
     assert (tmp_path / "victim").read_bytes() == b"precious"
+    assert (tmp_path / "file").read_bytes() == b"old"
+
+
+def test_dangling_link_is_replaced(tmp_path: Path, temporary: str) -> None:
+    (tmp_path / "link").symlink_to("nowhere")
+    write_atomically(tmp_path / "link", b"new")
+    assert not (tmp_path / "link").is_symlink()
+    assert names(tmp_path) == ["link"]
+
+
+# --- what a killed writer leaves ---------------------------------------------------------------------------
+
+WRITER = """
+import os, sys
+from unlatch.files.atomic import atomic_writer
+if sys.argv[2] == "named":
+    del os.O_TMPFILE
+    import importlib, unlatch.files.atomic as module
+    atomic_writer = importlib.reload(module).atomic_writer
+with atomic_writer(sys.argv[1]) as handle:
+    handle.write(b"half")
+    handle.flush()
+    print("writing", flush=True)
+    sys.stdin.read()
+"""
+
+
+def writer(target: Path, kind: str) -> subprocess.Popen[bytes]:
+    """A process that has written half a file, and waits."""
+    command = [sys.executable, "-c", WRITER, str(target), kind]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"writing\n"
+    return process
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_killed_writer_leaves_nothing(tmp_path: Path, number: int) -> None:
+    with writer(tmp_path / "file", "nameless") as process:
+        assert names(tmp_path) == []
+        process.send_signal(number)
+    assert names(tmp_path) == []
+
+
+def test_leftover_of_a_killed_writer_is_removed_by_the_next(tmp_path: Path) -> None:
+    with writer(tmp_path / "first", "named") as dead, writer(tmp_path / "second", "named") as living:
+        assert len(names(tmp_path)) == 2
+        dead.kill()
+        dead.wait()
+        write_atomically(tmp_path / "third", b"x")
+        assert len(names(tmp_path)) == 2  # the third, and the temporary file of the living
+        living.communicate()
+    assert names(tmp_path) == ["second", "third"]
+    assert (tmp_path / "second").read_bytes() == b"half"
+
+
+def test_foreign_files_are_not_taken_for_leftovers(tmp_path: Path) -> None:
+    kept = [".unlatch-notes.tmp", ".unlatch-12.txt", "unlatch-12.tmp", ".unlatch-.tmp"]
+    for name in kept:
+        (tmp_path / name).write_text("mine")
+    (tmp_path / ".unlatch-12.tmp").mkdir()
+    os.mkfifo(tmp_path / ".unlatch-13.tmp")
+    write_atomically(tmp_path / "file", b"x")
+    assert names(tmp_path) == sorted([*kept, ".unlatch-12.tmp", ".unlatch-13.tmp", "file"])
+
+
+def test_temporary_file_that_was_taken_for_a_leftover_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fellow looks for leftovers in the instant between making the file and locking it."""
+    without_nameless_files(monkeypatch)
+    really, left = fcntl.flock, [1]
+
+    def removed_just_before(descriptor: int, operation: int) -> None:
+        if left.pop() if left else 0:
+            (leftover,) = tmp_path.glob(".unlatch-*.tmp")
+            leftover.unlink()
+        really(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", removed_just_before)
+    write_atomically(tmp_path / "file", b"x")
+    assert (tmp_path / "file").read_bytes() == b"x"
+    assert names(tmp_path) == ["file"]
+
+
+# --- before the work begins --------------------------------------------------------------------------------
+
+
+def test_target_that_can_be_written_is_accepted_and_nothing_is_left(tmp_path: Path, temporary: str) -> None:
+    (tmp_path / "old").write_bytes(b"old")
+    (tmp_path / "log").write_bytes(b"log")
+    for name in ("new", "old"):
+        check_target(tmp_path / name, not_over=[tmp_path / "log", "-", tmp_path / "absent"])
+    assert names(tmp_path) == ["log", "old"]
+    assert (tmp_path / "old").read_bytes() == b"old"
+
+
+def test_target_in_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match=r"there is no folder .*nodir.*; make it first"):
+        check_target(tmp_path / "nodir" / "m.json")
+    (tmp_path / "plain").write_bytes(b"")
+    with pytest.raises(StorageError, match="there is no folder"):
+        check_target(tmp_path / "plain" / "m.json")
+    with pytest.raises(StorageError, match="the name of a folder"):
+        check_target(f"{tmp_path}/")
+
+
+def test_target_in_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refusing(*args: Any, **more: Any) -> int:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(os, "open", refusing)
+    with pytest.raises(StorageError, match="cannot write: Permission denied"):
+        check_target(tmp_path / "file")
+
+
+def test_target_of_another_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(StorageError, match="a directory; an ordinary file is needed"):
+        check_target(tmp_path)
+    with pytest.raises(StorageError, match="a device"):
+        check_target("/dev/null")
+    (tmp_path / "old").write_bytes(b"old")
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(StorageError, match="read-only"):
+        check_target(tmp_path / "old")
+
+
+@pytest.mark.parametrize("kind", ["itself", "dotted", "symbolic", "hard"])
+def test_target_may_not_be_what_is_read(tmp_path: Path, kind: str) -> None:
+    """``learn X.csv -o X.csv``, by whatever name."""
+    log, target = tmp_path / "log.csv", tmp_path / "other.csv"
+    log.write_bytes(b"log")
+    if kind == "symbolic":
+        target.symlink_to(log)
+    elif kind == "hard":
+        os.link(log, target)
+    else:
+        target = log if kind == "itself" else Path(f"{tmp_path}/../{tmp_path.name}/log.csv")
+    with pytest.raises(UsageError, match=r"would be written over .*log\.csv, which is read"):
+        check_target(target, not_over=[tmp_path / "absent", log])
+    assert log.read_bytes() == b"log"
+
+
+@pytest.mark.parametrize("path", [None, 3, 3.5, ["a"], object()])
+def test_what_is_no_path_is_a_usage_error(path: Any) -> None:
+    for use in (check_target, read_regular_file, lambda p: write_atomically(p, b"x")):
+        with pytest.raises(UsageError, match=r"a path is text or a pathlib\.Path, got"):
+            use(path)
+
+
+def test_empty_path() -> None:
+    for use in (check_target, read_regular_file, lambda p: write_atomically(p, b"x")):
+        with pytest.raises(StorageError, match="the path is empty"):
+            use("")
+
+
+# --- what is no ordinary file ------------------------------------------------------------------------------
 
 
 def special(kind: str, folder: Path) -> str:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import csv
+import gzip
 import io
 import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -194,7 +199,7 @@ def test_a7_reward_that_is_no_finite_number(read: Any, cell: str) -> None:
     content = f'action,observation,reward\nx,y,1\nx,y,"{cell}"\n'
     message = refusal(read, content)
     assert "line 3, column 'reward'" in message
-    assert "--ignore-reward (reward=None)" in message
+    assert "reward=None (--ignore-reward)" in message
     log = read(content, reward=None)
     assert log.rewards is None
     assert log.diagnostics["ignored_columns"].details == {"columns": ["reward"]}
@@ -216,7 +221,7 @@ def test_probability_that_is_none(read: Any, cell: str, what: str) -> None:
     content = f"probability,action,observation\n.5,x,y\n1,x,y\n{cell},x,y\n2,x,y\n"
     message = refusal(read, content)
     assert f"line 4, column 'probability': {what}" in message
-    assert "--ignore-probability (probability=None)" in message
+    assert "probability=None (--ignore-probability)" in message
     log = read(content, probability=None)
     assert log.probabilities is None
     assert log.diagnostics["ignored_columns"].details == {"columns": ["probability"]}
@@ -561,6 +566,142 @@ def test_a40_only_ordinary_files(tmp_path: Path, kind: str) -> None:
         read_log(path)
 
 
+@pytest.mark.parametrize(
+    ("source", "error"),
+    [
+        (None, UsageError),
+        (3, UsageError),
+        (0.5, UsageError),
+        (["log.csv"], UsageError),
+        ("", StorageError),
+        (b"a\0b", StorageError),
+        ("a\ud800b", StorageError),
+        (".", StorageError),
+        ("x" * 5000, StorageError),
+        ("/dev/null/x", StorageError),
+    ],
+)
+def test_what_is_no_path_is_a_declared_error(source: Any, error: type[UnlatchError]) -> None:
+    with pytest.raises(error):
+        read_log(source)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"action": None},
+        {"observation": 3},
+        {"reward": 3},
+        {"delimiter": None},
+        {"delimiter": ""},
+        {"delimiter": b","},
+        {"encoding": None},
+        {"encoding": 8},
+        {"missing": None},
+        {"missing": []},
+        {"missing": np.zeros(2)},
+        {"delimiter": np.zeros(2)},
+    ],
+)
+def test_options_of_no_sense_are_usage_errors(read: Any, options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        read("action,observation\n0,0\n", **options)
+
+
+# ---------------------------------------------------------------- streams
+
+
+class InPieces(io.RawIOBase):
+    """A stream that gives a few bytes at a time and cannot be rewound, as a socket does."""
+
+    def __init__(self, content: bytes, size: int) -> None:
+        self._content, self._size = content, size
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        piece, self._content = self._content[: self._size], self._content[self._size :]
+        return piece
+
+
+STREAMED = "\ufeffaction,observation,reward\nlinks,é,1\nrechts,è,2\n".encode()
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        lambda: io.BytesIO(STREAMED),
+        lambda: io.TextIOWrapper(io.BytesIO(STREAMED)),
+        lambda: InPieces(STREAMED, 1),
+        lambda: InPieces(STREAMED, 7),
+        lambda: gzip.GzipFile(fileobj=io.BytesIO(gzip.compress(STREAMED))),
+    ],
+    ids=["bytes", "text with bytes beneath", "byte by byte", "in pieces", "decompressed"],
+)
+def test_binary_stream_is_read_like_a_file(read: Any, stream: Any) -> None:
+    assert read_log(stream()) == read(STREAMED)
+
+
+def test_pipe_is_read_like_a_file(read: Any) -> None:
+    program = "import sys; from unlatch import read_log; print(read_log(sys.stdin.buffer))"
+    run = [sys.executable, "-c", program]
+    output = subprocess.run(run, input=STREAMED, capture_output=True, check=True).stdout.decode()
+    assert output.strip() == repr(read(STREAMED))
+
+
+def test_stream_is_named_in_messages_and_left_open() -> None:
+    stream = io.BytesIO(b"action,observation\n0\n")
+    with pytest.raises(DataError, match="<BytesIO>, line 2: 1 fields"):
+        read_log(stream)
+    assert not stream.closed
+
+
+def closed() -> io.BytesIO:
+    stream = io.BytesIO(STREAMED)
+    stream.close()
+    return stream
+
+
+class NotYet(io.RawIOBase):
+    def read(self, size: int = -1) -> Any:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("stream", "error", "message"),
+    [
+        (
+            io.StringIO("action,observation\n0,0\n"),
+            UsageError,
+            "gives str, not bytes; open it in binary mode",
+        ),
+        (closed(), StorageError, "cannot read: ValueError: I/O operation on closed file"),
+        (NotYet(), StorageError, "nothing has come yet"),
+        (
+            gzip.GzipFile(fileobj=io.BytesIO(gzip.compress(STREAMED)[:30])),
+            StorageError,
+            "cannot read: EOFError",
+        ),
+        (gzip.GzipFile(fileobj=io.BytesIO(STREAMED)), StorageError, "cannot read: Not a gzipped file"),
+        (io.BytesIO(gzip.compress(STREAMED)), DataError, "compressed by gzip"),
+        (io.BytesIO(b""), DataError, "no data"),
+    ],
+)
+def test_stream_that_cannot_be_read(stream: Any, error: type[UnlatchError], message: str) -> None:
+    with pytest.raises(error, match=message):
+        read_log(stream)
+
+
+def test_f9_flags_of_the_command_line_stand_behind_what_python_calls_them() -> None:
+    folder = Path(text.__file__).parent
+    for path in sorted(folder.glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                bare = re.findall(r"(?<!\()(?<!, )--[a-z][a-z-]*", node.value)
+                assert bare == [], f"{path.name}, line {node.lineno}"
+
+
 def test_progress_is_reported_in_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text, "_BLOCK_BYTES", 16)
     (tmp_path / "log.csv").write_text(PLAIN)
@@ -691,6 +832,12 @@ def test_simulated_log_reads_back(tmp_path: Path) -> None:
     assert np.array_equal(back.rewards, log.rewards)
     assert np.array_equal(back.episode_starts, log.episode_starts)
     assert domains.tiger().log_likelihood(back) == pytest.approx(domains.tiger().log_likelihood(log))
+
+
+@pytest.mark.parametrize("log", [None, [1, 2], "log.csv"])
+def test_only_logs_are_written(tmp_path: Path, log: Any) -> None:
+    with pytest.raises(UsageError, match="a Trajectory can be written"):
+        write_log(tmp_path / "x.csv", log)
 
 
 def test_log_without_steps_is_not_written(tmp_path: Path) -> None:

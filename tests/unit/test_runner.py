@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,12 @@ import numpy as np
 import pytest
 
 from unlatch.core.progress import listening
-from unlatch.errors import ResourceLimitError, StorageError, UsageError
+from unlatch.errors import RepairWarning, ResourceLimitError, StorageError, UsageError
 from unlatch.files import atomic
 from unlatch.study.jobs import workers as workers_module
 from unlatch.study.jobs.folder import Claim
 from unlatch.study.jobs.runner import collect_rows, collect_seconds, run_units, write_table
-from unlatch.study.jobs.units import Finding, Study, Unit, named_seed
+from unlatch.study.jobs.units import Finding, Study, Unit, canonical_bytes, named_seed
 
 
 def square(parameters: Mapping[str, Any], seed: np.random.SeedSequence) -> Finding:
@@ -117,10 +118,115 @@ def test_foreign_and_damaged_files_are_no_results(tmp_path: Path) -> None:
     (tmp_path / "units" / "notes.json").write_text("{}")
     leftover = first.with_name(".unlatch-0123.tmp")
     leftover.write_text("half")
-    assert run_units(study, tmp_path).run_here == 2
+    with pytest.warns(
+        RepairWarning, match="2 units whose files are damaged or edited are run again: square-"
+    ):
+        assert run_units(study, tmp_path).run_here == 2
     assert first.read_bytes() == whole
     assert not leftover.exists()
     assert len(collect_rows(study, tmp_path)) == 3
+
+
+def resealed(path: Path, change: Callable[[dict[str, Any]], object]) -> bytes:
+    """The file after a change, its checksum made right again."""
+    content = json.loads(path.read_bytes())
+    del content["sha256"]
+    change(content)
+    content["sha256"] = hashlib.sha256(canonical_bytes(content)).hexdigest()
+    return canonical_bytes(content)
+
+
+def test_changed_digit_in_a_finished_unit_is_noticed(tmp_path: Path) -> None:
+    study = squares(3)
+    run_units(study, tmp_path)
+    (path,) = (tmp_path / "units").rglob("square-2.json")
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b'"square":4', b'"square":5'))
+    with pytest.warns(RepairWarning, match="1 units .* were left out; run the study again: square-2"):
+        assert [row["number"] for row in collect_rows(study, tmp_path)] == [0, 1]
+    with pytest.warns(RepairWarning, match="are run again: square-2"):
+        summary = run_units(study, tmp_path)
+    assert (summary.run_here, summary.damaged) == (1, ("square-2",))
+    assert path.read_bytes() == whole
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: b"",
+        lambda path: b"[" * 100_000,
+        lambda path: b"[]",
+        lambda path: b'{"format": 2}',
+        lambda path: b'{"format": "2"}',
+        lambda path: path.read_bytes().replace(b'"sha256"', b'"sha25v"'),
+        lambda path: resealed(path, lambda content: content.pop("outcome")),
+        lambda path: resealed(path, lambda content: content.update(outcome="failed")),
+        lambda path: resealed(path, lambda content: content.update(outcome="failed", reason="timeout")),
+        lambda path: resealed(path, lambda content: content.update(rows=[1])),
+        lambda path: resealed(path, lambda content: content.update(rows=None)),
+        lambda path: resealed(path, lambda content: content.pop("fingerprint")),
+    ],
+)
+def test_broken_unit_is_run_again(tmp_path: Path, damage: Callable[[Path], bytes]) -> None:
+    study = squares(2)
+    run_units(study, tmp_path)
+    (path,) = (tmp_path / "units").rglob("square-1.json")
+    whole = path.read_bytes()
+    path.write_bytes(damage(path))
+    with pytest.warns(RepairWarning, match="square-1"):
+        assert collect_rows(study, tmp_path) == [{"unit": "square-0", "number": 0, "square": 0}]
+    with pytest.warns(RepairWarning, match="square-1"):
+        assert run_units(study, tmp_path).run_here == 1
+    assert path.read_bytes() == whole
+
+
+def test_unit_of_an_older_format_is_run_again_without_a_word(tmp_path: Path) -> None:
+    study = squares(1)
+    run_units(study, tmp_path)
+    (path,) = (tmp_path / "units").rglob("*.json")
+    whole = path.read_bytes()
+    path.write_bytes(resealed(path, lambda content: content.update(format=1)))
+    assert run_units(study, tmp_path).run_here == 1
+    assert path.read_bytes() == whole
+
+
+def test_broken_times_are_unknown_times(tmp_path: Path) -> None:
+    study = squares(2)
+    run_units(study, tmp_path)
+    (path,) = (tmp_path / "times").rglob("square-1.json")
+    path.write_bytes(b"[" * 100_000)
+    assert list(collect_seconds(study, tmp_path)) == ["square-0"]
+
+
+@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "[1, 2]",
+        "{}",
+        "3",
+        "[" * 100_000,
+        '{"hash": "x"}',
+        '{"hash": "x", "history": []}',
+        '{"hash": "x", "configuration": [], "history": []}',
+        '{"hash": "x", "configuration": {}, "history": 3}',
+        '{"hash": 3, "configuration": {}, "history": []}',
+    ],
+)
+def test_broken_configuration_is_a_declared_error(tmp_path: Path, content: str, force: bool) -> None:
+    (tmp_path / "study.json").write_text(content)
+    with pytest.raises(StorageError, match=r"study\.json: damaged; move it away"):
+        run_units(squares(1), tmp_path, force=force)
+    assert (tmp_path / "study.json").read_text() == content
+
+
+def test_hash_that_does_not_fit_its_configuration_is_refused(tmp_path: Path) -> None:
+    run_units(squares(1), tmp_path)
+    path = tmp_path / "study.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "hash": "x"}))
+    with pytest.raises(StorageError, match='hash is "x" there'):
+        run_units(squares(1), tmp_path)
+    assert run_units(squares(1), tmp_path, force=True).run_here == 0
 
 
 def test_damaged_configuration_is_not_overwritten(tmp_path: Path) -> None:
@@ -214,10 +320,20 @@ def test_claim_on_a_file_without_its_name_is_none(tmp_path: Path, monkeypatch: p
     claim.release()
 
 
-@pytest.mark.parametrize("options", [{"workers": 0}, {"time_limit_per_unit": 0}])
-def test_senseless_options_are_refused(tmp_path: Path, options: dict[str, int]) -> None:
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"workers": 0},
+        {"workers": "2"},
+        {"workers": 1.5},
+        {"time_limit_per_unit": 0},
+        {"time_limit_per_unit": float("nan")},
+        {"time_limit_per_unit": None},
+    ],
+)
+def test_senseless_options_are_refused(tmp_path: Path, options: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="must be positive"):
-        run_units(squares(1), tmp_path, **options)  # type: ignore[arg-type]
+        run_units(squares(1), tmp_path, **options)
 
 
 def test_folder_that_cannot_be_made(tmp_path: Path) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections import deque
+from enum import Enum
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from unlatch import Trajectory
 from unlatch.core.trajectory import format_reward
-from unlatch.errors import DataError, ResourceLimitError
+from unlatch.errors import DataError, ResourceLimitError, UsageError
 
 
 def log_of(actions, observations=None, **fields):
@@ -57,14 +61,22 @@ def test_whole_floats_are_read_as_integers_and_noted():
         (np.array([0, 2**63], dtype=np.uint64), "9223372036854775808 does not fit"),
         ([0, 2**64], "expected integer codes"),
         (["a", "b"], "from_symbols"),
-        (np.array([0, 1], dtype=object), "from_symbols"),
+        (np.array([0, "a"], dtype=object), "from_symbols"),
+        (np.array([0, True], dtype=object), "from_symbols"),
+        (np.array([0, 2**70], dtype=object), "does not fit 63 bits"),
         ([True, False], "dtype bool"),
         (np.array([0j, 1j]), "complex"),
         (np.array([(0, 1), (1, 1)], dtype=[("a", int), ("o", int)]), "expected integer codes"),
         ([[0, 1]], "shape"),
         ([[0], [0, 1]], "different lengths"),
-        (0, "shape"),
-        ((i for i in range(2)), "shape"),
+        (0, "actions: expected one code per step, got int"),
+        (None, "actions: expected one code per step, got NoneType"),
+        ("ab", "actions: expected one code per step, got str"),
+        (Path("log.csv"), "actions: expected one code per step, got PosixPath"),
+        ({0, 1}, "actions: expected one code per step, got set"),
+        ((i for i in range(2)), "actions: expected one code per step, got generator"),
+        (np.ma.array([0, 1], mask=[False, True]), r"actions\[1\] is masked"),
+        (np.ma.masked, "actions is masked"),
     ],
 )
 def test_what_is_no_code_is_refused(actions, message):
@@ -90,6 +102,23 @@ def test_what_is_no_code_is_refused(actions, message):
         ({"action_names": ["a"]}, r"actions\[1\] is 1 but only 1"),
         ({"action_names": ["a", "a"]}, "stands twice"),
         ({"action_names": "ab"}, "sequence of text"),
+        ({"action_names": 5}, "sequence of text names, got int"),
+        ({"action_names": {"a", "b"}}, "sequence of text names, got set"),
+        ({"action_names": (c for c in "ab")}, "sequence of text names, got generator"),
+        ({"action_names": [["a"], ["b", "c"]]}, r"action_names\[0\] is \['a'\] of type list"),
+        ({"rewards": None, "diagnostics": None}, "expected Diagnostics"),
+        ({"rewards": 1.0}, "expected 1 dimensions"),
+        ({"rewards": [[1.0], [1.0, 2.0]]}, "real numbers, got lists of different lengths"),
+        ({"rewards": [1.0, None]}, "real numbers"),
+        ({"rewards": np.ma.array([1.0, 2.0], mask=[True, False])}, r"rewards\[0\] is masked, and 1 in all"),
+        ({"rewards": np.array([1, "1e4000"], dtype=np.longdouble)}, r"rewards\[1\] is inf"),
+        (
+            {"probabilities": np.ma.array([1.0, 1.0], mask=True)},
+            r"probabilities\[0\] is masked, and 2 in all",
+        ),
+        ({"episode_starts": np.ma.array([0, 1], mask=[False, True])}, r"episode_starts\[1\] is masked"),
+        ({"episode_starts": 0}, "episode_starts: expected one code per step"),
+        ({"episode_starts": np.array([0, 2**64 - 1], dtype=np.uint64)}, "increase"),
         ({"episode_starts": [1]}, "begin at 0"),
         ({"episode_starts": [0, 0]}, "increase"),
         ({"episode_starts": [0, 2]}, "below the 2 steps"),
@@ -123,13 +152,14 @@ def memmap(codes, folder):
     [
         lambda codes, _: codes.tolist(),
         lambda codes, _: codes.astype(np.uint8),
+        lambda codes, _: codes.astype(np.float16),
         lambda codes, _: codes.astype(">i4"),
         lambda codes, _: np.repeat(codes, 2)[::2],
         lambda codes, _: codes[::-1].copy()[::-1],
         lambda codes, _: np.asfortranarray(np.stack([codes, codes]))[0],
         memmap,
     ],
-    ids=["list", "uint8", "big-endian", "strided", "reversed", "fortran", "memmap"],
+    ids=["list", "uint8", "float16", "big-endian", "strided", "reversed", "fortran", "memmap"],
 )
 def test_any_layout_of_the_same_codes_is_the_same_log(convert, tmp_path):
     given = convert(CODES, tmp_path)
@@ -172,10 +202,118 @@ def test_whole_numbers_are_ordered_by_value():
     assert Trajectory.from_symbols(["10", "9", "-1"], ["a", "b", "a"]).action_names == ("-1", "9", "10")
 
 
-@pytest.mark.parametrize("symbols", [[1, 2], [["a"], ["b"]], ["a", None], [b"a", b"b"]])
-def test_from_symbols_takes_text_only(symbols):
-    with pytest.raises(DataError, match="text symbols"):
+MISSING = r"\[1\] is missing; .* Remove the step, and let an episode start after it"
+
+
+@pytest.mark.parametrize(
+    ("symbols", "message"),
+    [
+        ([1, 2], r"actions\[0\] is 1 of type int; .* Give codes to Trajectory\(...\)"),
+        (["1", 1], r"actions\[1\] is 1 of type int; .* Give codes"),
+        (["a", np.int64(1)], r"actions\[1\] is .*1.* of type int64"),
+        (["a", 1.5], r"actions\[1\] is 1.5 of type float"),
+        (["a", float("nan")], MISSING),
+        (["a", np.nan], MISSING),
+        (["a", None], MISSING),
+        (["a", np.ma.masked], MISSING),
+        (["a", np.datetime64("NaT")], MISSING),
+        (np.ma.array(["a", "b"], mask=[False, True]), r"actions\[1\] is masked"),
+        (np.array(["a", np.nan], dtype=object), MISSING),
+        (np.array(["a", np.nan], dtype=np.dtypes.StringDType(na_object=np.nan)), MISSING),
+        ([np.zeros(2), np.zeros(3)], r"actions\[0\] is array"),
+        ([["a"], ["b"]], r"got an array of shape \(2, 1\)"),
+        ([["a"], ["b", "c"]], r"actions\[0\] is \['a'\] of type list"),
+        ([np.zeros((2, 2)), np.zeros((2, 3))], "got lists of different lengths"),
+        ([b"a", b"b"], r"actions\[0\] is b'a' of type bytes"),
+        ("ab", "got str"),
+        (None, "got NoneType"),
+        (3, "got int"),
+        (Path("x"), "got PosixPath"),
+        ({"a", "b"}, "got set"),
+        ({"a": 1, "b": 2}, "got dict"),
+        ((c for c in "ab"), "got generator"),
+        (["a\0", "a"], "control character"),
+        (["a\ud800", "a"], "lone surrogate"),
+        (["", "a"], "a name is empty"),
+        (["x" * 300, "a"], "longer than 256 bytes"),
+    ],
+)
+def test_a6_a8_from_symbols_takes_text_only(symbols, message):
+    """Once ``nan`` became a symbol, ``"1"`` and ``1`` became one, and a mask was dropped."""
+    with pytest.raises(DataError, match=message):
         Trajectory.from_symbols(symbols, ["x", "y"])
+    with pytest.raises(DataError):
+        Trajectory.from_symbols(["x", "y"], symbols)
+
+
+class Column:
+    """As columns of tables are: no NumPy array, but with a way to become one."""
+
+    def __init__(self, items):
+        self.items = items
+
+    def __array__(self, dtype=None, copy=None):
+        return np.array(self.items, dtype=object).astype(dtype or object)
+
+
+class Refusing:
+    def __array__(self, dtype=None, copy=None):
+        raise RuntimeError("on another device")
+
+
+class Move(str, Enum):  # noqa: UP042  # whose str() is not its text
+    LEFT = "left"
+    RIGHT = "right"
+
+
+@pytest.mark.parametrize(
+    "convert",
+    [
+        tuple,
+        deque,
+        np.array,
+        Column,
+        lambda items: np.array(items, dtype=object),
+        lambda items: np.array(items, dtype=np.dtypes.StringDType()),
+        lambda items: np.ma.array(items, mask=False),
+        lambda items: [np.str_(item) for item in items],
+        lambda items: [Move(item) for item in items],
+        lambda items: np.array([items, items])[0],
+    ],
+    ids=["tuple", "deque", "U", "column", "object", "StringDType", "unmasked", "np.str_", "enum", "view"],
+)
+def test_a42_any_flat_sequence_of_text_is_a_log(convert):
+    items = ["left", "right", "left"]
+    expected = Trajectory.from_symbols(items, items)
+    log = Trajectory.from_symbols(convert(items), convert(items))
+    assert log == expected
+    assert log.action_names == ("left", "right")
+    assert all(type(name) is str for name in log.action_names)
+
+
+def test_objects_that_cannot_become_arrays_are_refused_with_their_reason():
+    for build in (lambda: Trajectory.from_symbols(Refusing(), ["x"]), lambda: Trajectory(Refusing(), [0])):
+        with pytest.raises(DataError, match="got Refusing, which says: on another device"):
+            build()
+
+
+def test_whole_numbers_that_came_as_objects_are_codes():
+    given = np.array([0, np.int16(1), 1], dtype=object)
+    assert log_of(given) == log_of([0, 1, 1])
+    assert log_of([0, 1, 1], episode_starts=np.array([0, 2], dtype=object)).n_episodes == 2
+
+
+@pytest.mark.parametrize("steps", [None, "2", 1.5, [1]])
+def test_steps_and_episodes_are_whole_numbers(steps):
+    with pytest.raises(UsageError, match="steps must be a whole number"):
+        log_of([0, 1]).head(steps)
+    with pytest.raises(UsageError, match="index must be a whole number"):
+        log_of([0, 1]).episode(steps)
+
+
+def test_one_long_symbol_costs_no_memory_for_the_others():
+    with pytest.raises(DataError, match="longer than 256 bytes"):
+        Trajectory.from_symbols(["x" * 10**6, *["a"] * 10**5], ["y"] * (10**5 + 1))
 
 
 def test_symbols_that_look_alike_after_nfc_are_refused():

@@ -3,31 +3,70 @@
 from __future__ import annotations
 
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from unlatch.arrays import Ints
-from unlatch.core.checks import MAX_NAME_BYTES
+from unlatch.core.checks import MAX_NAME_BYTES, as_array
 from unlatch.errors import DataError, ResourceLimitError
 
 MAX_SYMBOLS = 10_000
 """Largest alphabet that is taken for symbols rather than for a continuous quantity."""
 
 
-def checked_names(field: str, names: Sequence[str] | None, size: int) -> tuple[str, ...]:
-    """Validate ``size`` names, or number them from zero when none are given."""
+def checked_names(field: str, names: Sequence[str] | None, size: int | None) -> tuple[str, ...]:
+    """Validate ``size`` names (any number, if None), or number them from zero when none are given."""
     if names is None:
-        return tuple(str(i) for i in range(size))
-    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
-        raise DataError(f"{field}: expected a sequence of text names")
-    if len(names) != size:
-        raise DataError(f"{field}: {len(names)} names for {size} symbols")
-    checked = tuple(checked_name(field, str(name)) for name in names)
+        return tuple(str(i) for i in range(size or 0))
+    listed = text_items(field, names, "names")
+    if size is not None and len(listed) != size:
+        raise DataError(f"{field}: {len(listed)} names for {size} symbols")
+    checked = tuple(checked_name(field, name) for name in listed)
     if len(set(checked)) < len(checked):
-        twice = next(name for name in checked if checked.count(name) > 1)
+        twice = next(name for name, count in Counter(checked).items() if count > 1)
         raise DataError(f"{field}: the name {twice!r} stands twice (names are compared after Unicode NFC)")
     return checked
+
+
+def text_items(field: str, value: object, what: str) -> list[str]:
+    """The items of a flat sequence of text: a list, an array, or a column of a table.
+
+    Sets and iterators have no order or no length to go by, so they are refused.
+    """
+    expected = f"a flat sequence of text {what}"
+    array = as_array(field, value, expected, dtype=object)
+    if array.ndim != 1:
+        got = f"an array of shape {array.shape}" if array.ndim else type(value).__name__
+        raise DataError(f"{field}: expected {expected}, got {got}")
+    items = array.tolist()
+    wrong = next((i for i, item in enumerate(items) if not isinstance(item, str)), None)
+    if wrong is not None:
+        remedy = _remedy(items[wrong]) if what == "symbols" else ""
+        raise DataError(f"{field}[{wrong}] is {_described(items[wrong])}; expected {expected}{remedy}")
+    return [str.__str__(item) for item in items]  # the text itself, also of an enumeration's member
+
+
+def _described(item: object) -> str:
+    return "missing" if _is_missing(item) else f"{item!r:.40} of type {type(item).__name__}"
+
+
+def _remedy(item: object) -> str:
+    if _is_missing(item):
+        return ". Remove the step, and let an episode start after it"
+    if isinstance(item, int | np.integer):
+        return ". Give codes to Trajectory(...), or make text of every symbol"
+    return ""
+
+
+def _is_missing(item: object) -> bool:
+    """The ways in which tables say that nothing is there; those of pandas by name, since it need not be installed."""
+    if isinstance(item, float | np.floating):
+        return bool(np.isnan(item))
+    if isinstance(item, np.datetime64 | np.timedelta64):
+        return bool(np.isnat(item))
+    return item is None or type(item).__name__ in ("NAType", "NaTType", "MaskedConstant")
 
 
 def checked_name(field: str, name: str) -> str:

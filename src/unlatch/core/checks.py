@@ -31,15 +31,38 @@ def frozen(array: NDArray[Any]) -> NDArray[Any]:
     return copy
 
 
+def as_array(field: str, value: Any, expected: str, dtype: Any = None) -> NDArray[Any]:
+    """Any array-like as an array; a masked entry is missing, and what lies beneath it is nobody's number.
+
+    Objects convert themselves (tables, tensors), and may fail in any way they like.
+    """
+    if isinstance(value, np.ma.MaskedArray):
+        _refuse_masked(field, value)
+    try:
+        return np.asarray(value, dtype=dtype)
+    except Exception as error:
+        rows = isinstance(value, list | tuple)
+        got = "lists of different lengths" if rows else f"{type(value).__name__}, which says: {error}"
+        raise DataError(f"{field}: expected {expected}, got {got:.200}") from None
+
+
+def _refuse_masked(field: str, array: np.ma.MaskedArray[Any, Any]) -> None:
+    mask = np.ma.getmaskarray(array)
+    if mask.dtype == np.bool_ and mask.any():
+        place = [int(i) for i in np.argwhere(mask)[0]]
+        raise DataError(
+            f"{field}{place or ''} is masked, and {int(mask.sum())} in all: remove the steps that are missing, and let "
+            "an episode start after each"
+        )
+
+
 def finite_floats(field: str, value: ArrayLike, *, ndim: int) -> Floats:
     """Convert to a finite float64 array of ``ndim`` dimensions, or say what is wrong with ``field``."""
-    try:
-        array = np.asarray(value)
-        if array.dtype.kind not in "fiu":
-            raise TypeError
+    array = as_array(field, value, "an array of real numbers")
+    if array.dtype.kind not in "fiu":
+        raise DataError(f"{field}: expected an array of real numbers, got {_describe(value)}")
+    with np.errstate(over="ignore"):  # a number beyond the largest is found below, and named
         array = array.astype(np.float64, copy=False)
-    except (TypeError, ValueError):
-        raise DataError(f"{field}: expected an array of real numbers, got {_describe(value)}") from None
     if array.ndim != ndim:
         raise DataError(f"{field}: expected {ndim} dimensions, got shape {array.shape}")
     bad = ~np.isfinite(array)

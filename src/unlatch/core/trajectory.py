@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from unlatch.arrays import Floats, Ints
-from unlatch.core.alphabet import checked_names, refuse_continuous, sorted_names
-from unlatch.core.checks import finite_floats, frozen, same_length
+from unlatch.core.alphabet import checked_names, refuse_continuous, sorted_names, text_items
+from unlatch.core.checks import as_array, finite_floats, frozen, same_length
 from unlatch.core.diagnostics import Diagnostics
 from unlatch.errors import DataError, UsageError
 
@@ -30,8 +32,8 @@ class Trajectory:
     Parameters
     ----------
     actions, observations : array of int, shape (steps,)
-        Codes from zero. Without names the alphabet is the set of codes that occur; if they leave gaps
-        (0, 1, 7) they are renumbered and the old numbers become the names.
+        Codes from zero; no entry may be masked. Without names the alphabet is the set of codes that occur; if they
+        leave gaps (0, 1, 7) they are renumbered and the old numbers become the names.
     action_names, observation_names : sequence of str, optional
         The declared alphabets; codes index into them. May hold symbols that never occur.
     rewards : array of float, shape (steps,), optional
@@ -53,8 +55,13 @@ class Trajectory:
     diagnostics: Diagnostics = field(default_factory=Diagnostics)
 
     def __post_init__(self) -> None:
-        same_length(actions=_sequence(self.actions), observations=_sequence(self.observations))
+        same_length(
+            actions=_sequence("actions", self.actions),
+            observations=_sequence("observations", self.observations),
+        )
         notes = self.diagnostics
+        if not isinstance(notes, Diagnostics):
+            raise DataError(f"diagnostics: expected Diagnostics, got {type(notes).__name__}")
         for kind in ("action", "observation"):
             codes, names, notes = _coded(
                 f"{kind}s", getattr(self, f"{kind}s"), getattr(self, f"{kind}_names"), notes
@@ -80,22 +87,16 @@ class Trajectory:
         episode_starts: ArrayLike | None = None,
         probabilities: ArrayLike | None = None,
     ) -> Trajectory:
-        """Build from text symbols; alphabets are what occurs, in sorted order."""
-        coded = []
-        for kind, symbols in (("actions", actions), ("observations", observations)):
-            if any(isinstance(symbol, str) and symbol.endswith("\0") for symbol in symbols):
-                raise DataError(f"{kind}: a symbol ends in a NUL character, which NumPy would drop")
-            array = np.asarray(symbols)
-            if array.ndim != 1 or array.dtype.kind not in "UT":
-                raise DataError(
-                    f"{kind}: expected a flat sequence of text symbols; integers go to Trajectory()"
-                )
-            distinct, codes = np.unique(array, return_inverse=True)
-            refuse_continuous(kind, len(distinct), len(array))
-            names = sorted_names(str(name) for name in distinct)
-            rank = {name: i for i, name in enumerate(names)}
-            table = np.array([rank[str(name)] for name in distinct], dtype=np.int64)
-            coded.append((table[codes], tuple(names)))
+        """Build from text symbols; alphabets are what occurs, in sorted order.
+
+        Any flat sequence whose items are all text will do: a list, a NumPy array of strings or objects, a column
+        of a table (pandas and others that convert to NumPy). Nothing is converted to text: a number, or a missing
+        value among the symbols, is an error.
+        """
+        coded = [
+            _coded_symbols(kind, symbols)
+            for kind, symbols in (("actions", actions), ("observations", observations))
+        ]
         (a, a_names), (o, o_names) = coded
         return cls(a, o, a_names, o_names, rewards, episode_starts, probabilities)  # type: ignore[arg-type]
 
@@ -142,12 +143,14 @@ class Trajectory:
 
     def episode(self, index: int) -> Trajectory:
         """One episode as a log of its own."""
+        index = _whole_number("index", index)
         if not 0 <= index < self.n_episodes:
             raise UsageError(f"there are {self.n_episodes} episodes, numbered from 0; got {index}")
         return self._slice(int(self.episode_starts[index]), int(self.episode_ends[index]))
 
     def head(self, steps: int) -> Trajectory:
         """The first ``steps`` steps, episode boundaries kept."""
+        steps = _whole_number("steps", steps)
         if steps < 0:
             raise UsageError(f"steps cannot be negative, got {steps}")
         return self._slice(0, min(steps, len(self)))
@@ -215,24 +218,39 @@ def _same_numbers(one: Floats | None, other: Floats | None) -> bool:
     return np.array_equal(one, other)
 
 
-def _sequence(value: object) -> NDArray[np.generic]:
+def _whole_number(name: str, value: int) -> int:
     try:
-        array = np.asarray(value)
-    except ValueError:
-        raise DataError("expected one code per step, got sequences of different lengths") from None
+        return operator.index(value)
+    except TypeError:
+        raise UsageError(f"{name} must be a whole number, got {value!r:.40}") from None
+
+
+def _sequence(field_name: str, value: object) -> NDArray[Any]:
+    array = as_array(field_name, value, "one code per step")
     if array.ndim != 1:
-        raise DataError(f"expected one code per step, got an array of shape {array.shape}")
+        got = f"an array of shape {array.shape}" if array.ndim else type(value).__name__
+        raise DataError(f"{field_name}: expected one code per step, got {got}")
     return array
+
+
+def _coded_symbols(field_name: str, symbols: object) -> tuple[Ints, tuple[str, ...]]:
+    """Codes in the sorted order of the names that occur."""
+    items = text_items(field_name, symbols, "symbols")
+    distinct = list(dict.fromkeys(items))
+    refuse_continuous(field_name, len(distinct), len(items))
+    names = sorted_names(distinct)
+    rank = {name: i for i, name in enumerate(names)}
+    return np.fromiter((rank[item] for item in items), dtype=np.int64, count=len(items)), tuple(names)
 
 
 def _coded(
     field_name: str, value: ArrayLike, names: Sequence[str] | None, notes: Diagnostics
 ) -> tuple[Ints, tuple[str, ...], Diagnostics]:
-    array = _sequence(value)
+    array = _without_objects(field_name, _sequence(field_name, value))
     if array.size == 0:
         array = array.astype(np.int64)
     if array.dtype.kind == "f":
-        bad = ~np.isfinite(array) | (array != np.floor(array)) | (np.abs(array) > 2**53)
+        bad = ~np.isfinite(array) | (array != np.floor(array)) | (np.abs(array) > np.float64(2**53))
         if bad.any():
             place = int(np.argmax(bad))
             raise DataError(f"{field_name}[{place}] is {array[place]}; symbols must be whole numbers or text")
@@ -249,7 +267,7 @@ def _coded(
         raise DataError(f"{field_name}[{place}] is {int(codes[place])}; codes start at 0 and -1 is no symbol")
     top = int(codes.max()) + 1 if codes.size else 0
     if names is not None:
-        checked = checked_names(f"{field_name[:-1]}_names", names, len(names))
+        checked = checked_names(f"{field_name[:-1]}_names", names, None)
         if top > len(checked):
             place = int(np.argmax(codes))
             raise DataError(f"{field_name}[{place}] is {top - 1} but only {len(checked)} names are declared")
@@ -262,10 +280,22 @@ def _coded(
     return frozen(codes), tuple(str(code) for code in distinct.tolist()), notes
 
 
+def _without_objects(field_name: str, array: NDArray[Any]) -> NDArray[Any]:
+    """Whole numbers that came as Python objects, as columns of tables do, in a plain array."""
+    if array.dtype.kind != "O" or not all(
+        isinstance(item, int | np.integer) and not isinstance(item, bool) for item in array
+    ):
+        return array
+    try:
+        return array.astype(np.int64)
+    except OverflowError:
+        raise DataError(f"{field_name}: expected integer codes; one does not fit 63 bits") from None
+
+
 def _checked_starts(starts: ArrayLike | None, steps: int) -> Ints:
     if starts is None:
         return frozen(np.zeros(min(steps, 1), dtype=np.int64))
-    array = _sequence(starts)
+    array = _without_objects("episode_starts", _sequence("episode_starts", starts))
     if array.size == 0 and steps == 0:
         return frozen(np.zeros(0, dtype=np.int64))
     if array.dtype.kind not in "iu" or array.size == 0:

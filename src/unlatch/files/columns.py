@@ -11,10 +11,21 @@ from dataclasses import dataclass, replace
 from unlatch.core.diagnostics import Diagnostics
 from unlatch.errors import DataError, UsageError
 
-__all__ = ["MAX_ROW_BYTES", "Columns", "checked_delimiter", "checked_roles", "first_block", "read_columns"]
+__all__ = [
+    "MAX_ROW_BYTES",
+    "NUL_BYTE",
+    "Columns",
+    "checked_delimiter",
+    "checked_roles",
+    "first_block",
+    "read_columns",
+]
 
 MAX_ROW_BYTES = 1 << 20
 """Longest row that is taken for a row rather than for a missing line end or an unclosed quote."""
+
+NUL_BYTE = "a NUL byte; the file is damaged, or it is UTF-16: then encoding='utf-16' (--encoding utf-16)"
+"""Said of such a row, be it the first or another."""
 
 _ROLES = ("action", "observation", "reward", "episode", "probability")
 _BY_POSITION = _ROLES[:4]
@@ -45,16 +56,21 @@ def checked_roles(
     """Names of different columns."""
     roles = action, observation, reward, episode, probability
     named = [role for role in roles if role is not None]
-    if len(set(named)) < len(named) or not all(isinstance(role, str) for role in (action, observation)):
+    if not all(isinstance(role, str) for role in (action, observation, *named)):
+        raise UsageError(f"columns are named by text, got {', '.join(map(repr, roles))}")
+    if len(set(named)) < len(named):
         raise UsageError(f"{', '.join(_ROLES)} need a column each, got {named}")
     return roles
 
 
 def checked_delimiter(delimiter: str) -> str:
     """The character that separates fields; a tab may be spelled ``\\t``."""
-    character = "\t" if delimiter == "\\t" else delimiter
+    text = delimiter if isinstance(delimiter, str) else ""
+    character = "\t" if text == "\\t" else text
     if len(character) != 1 or not character.isascii() or character in '"\r\n\0':
-        raise UsageError(f"the delimiter must be one ASCII character other than a quote, got {delimiter!r}")
+        raise UsageError(
+            f"the delimiter must be one ASCII character other than a quote, got {delimiter!r:.40}"
+        )
     return character
 
 
@@ -106,7 +122,7 @@ def _first_row(block: bytes, delimiter: str, place: str) -> tuple[list[str], int
     except csv.Error as error:
         raise DataError(f"{place}: {error}") from None
     if "\0" in "".join(row):
-        raise DataError(f"{place}: a NUL byte; the file is damaged, or it is UTF-16: then --encoding utf-16")
+        raise DataError(f"{place}: {NUL_BYTE}")
     length = len(text[: lines.tell()].encode())
     if length > MAX_ROW_BYTES:
         raise DataError(f"{place}: a row longer than {MAX_ROW_BYTES} bytes; this is not a table")
@@ -116,7 +132,11 @@ def _first_row(block: bytes, delimiter: str, place: str) -> tuple[list[str], int
 def _single_column(row: Sequence[str], delimiter: str, where: str) -> DataError:
     others = [d for d in _USUAL_DELIMITERS if d != delimiter and d in "".join(row)]
     spelled = {"\t": "'\\t'"}.get(others[0], repr(others[0])) if others else ""
-    remedy = f"try --delimiter {spelled}" if others else "name the delimiter with --delimiter"
+    remedy = (
+        f"try delimiter={spelled} (--delimiter {spelled})"
+        if others
+        else "name what separates them with delimiter=... (--delimiter)"
+    )
     return DataError(f"{where}: 1 column found with delimiter {delimiter!r}: {_listing(row)}; {remedy}")
 
 
@@ -129,11 +149,15 @@ def _by_name(header: Sequence[str], roles: Roles, where: str) -> Columns:
     if absent:
         raise DataError(
             f"{where}: no column {_listing(absent)}; the first row is {_listing(header)}. Name the columns "
-            "that hold the action and the observation or, if the file has no header row, use --no-header"
+            "that hold the action and the observation with action=... and observation=... (--action, --observation) "
+            "or, if there is no header row, say header=False (--no-header)"
         )
     for usual, role in zip(_ROLES[2:], roles[2:], strict=True):
         if role not in header and role not in (None, usual):
-            raise DataError(f"{where}: no column {role!r} for the {usual}; there are {_listing(header)}")
+            raise DataError(
+                f"{where}: no column {role!r} for the {usual}; there are {_listing(header)}. Name one of them with "
+                f"{usual}=... (--{usual})"
+            )
     wanted = tuple(header.index(role) if role in header else -1 for role in roles)
     ignored = [name for i, name in enumerate(header) if i not in wanted]
     return Columns(len(header), wanted, tuple(role or "" for role in roles), _noting_ignored(ignored))
@@ -152,7 +176,8 @@ def _by_position(row: Sequence[str], roles: Roles, where: str) -> Columns:
     if tuple(row[:2]) != roles[:2]:
         return columns
     notes = columns.diagnostics.noting(
-        "header_like_row", "the first row reads like a header but was taken for a step, as --no-header asks"
+        "header_like_row",
+        "the first row reads like a header but was taken for a step, as header=False (--no-header) asks",
     )
     return replace(columns, diagnostics=notes)
 

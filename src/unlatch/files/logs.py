@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, BinaryIO, Literal, get_args
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from unlatch.core.diagnostics import Diagnostics
 from unlatch.core.progress import report
 from unlatch.core.trajectory import Trajectory, format_reward
 from unlatch.errors import DataError, UsageError
-from unlatch.files.atomic import PathLike, atomic_writer, reading
+from unlatch.files.atomic import PathLike, atomic_writer, checked_path, reading, storage_errors
 from unlatch.files.columns import Roles, checked_delimiter, checked_roles, first_block, read_columns
 from unlatch.files.text import checked_encoding, utf8_blocks
 
@@ -36,7 +37,7 @@ _READ_AS_FORMULA = ("=", "+", "-", "@")
 
 
 def read_log(
-    path: PathLike,
+    source: PathLike | BinaryIO,
     *,
     action: str = "action",
     observation: str = "observation",
@@ -49,11 +50,13 @@ def read_log(
     missing: Missing = "refuse",
     strict: bool = False,
 ) -> Trajectory:
-    """Read a log from a delimited text file (RFC 4180), in one pass and little more memory than the result.
+    """Read a log from delimited text (RFC 4180), in one pass and little more memory than the result.
 
     Parameters
     ----------
-    path : path of an ordinary file
+    source : path of an ordinary file, or a binary file object
+        An object is read to its end and neither rewound nor closed; it may be a pipe, such as ``sys.stdin.buffer``, or
+        decompress what it reads, as those of ``gzip.open`` do.
     action, observation : str
         Names of the columns with the action and the observation that followed it.
     reward, episode, probability : str or None
@@ -76,16 +79,33 @@ def read_log(
     Trajectory
         Symbols in sorted order (`sorted_names`); what was noticed on the way is in its ``diagnostics``.
     """
-    if missing not in get_args(Missing):
-        raise UsageError(f"missing must be 'refuse' or 'split', got {missing!r}")
+    if not isinstance(missing, str) or missing not in get_args(Missing):
+        raise UsageError(f"missing must be 'refuse' or 'split', got {missing!r:.40}")
     roles = checked_roles(action, observation, reward, episode, probability)
     separator, codec = checked_delimiter(delimiter), checked_encoding(encoding)
-    where = os.fsdecode(path)
-    with reading(path) as (handle, size):
+    with _opened(source) as (handle, size, where):
         blocks = utf8_blocks(handle, size, codec, where)
         steps = _read_steps(blocks, roles, header, separator, where)
     notes = _findings(steps, missing, strict)
     return _trajectory(steps, notes)
+
+
+@contextmanager
+def _opened(source: PathLike | BinaryIO) -> Iterator[tuple[BinaryIO, int | None, str]]:
+    """A handle, its size if that is known, and what messages call it."""
+    if isinstance(source, str | os.PathLike) or not hasattr(source, "read"):
+        where = checked_path(source)
+        with reading(where) as (handle, size):
+            yield handle, size, where
+        return
+    name = getattr(source, "name", None)
+    where = name if isinstance(name, str) else f"<{type(source).__name__}>"
+    with storage_errors(f"{where}: cannot read"):
+        yield (
+            getattr(source, "buffer", source),
+            None,
+            where,
+        )  # a text stream, as standard input is, has bytes beneath
 
 
 def _read_steps(
@@ -120,7 +140,8 @@ def _findings(steps: StepReader, missing: Missing, strict: bool) -> Diagnostics:
         if missing == "refuse":
             raise DataError(
                 f"{steps.where}, line {gaps.line}: {first}; {gaps.rows} rows lack action or observation; "
-                "complete them, or let a new episode begin after each with --missing split"
+                "complete them, or let a new episode begin after each with missing='split' "
+                "(--missing split)"
             )
         notes = notes.noting(
             "missing_split",
@@ -198,8 +219,10 @@ def write_log(path: PathLike, log: Trajectory) -> None:
     more than one and probability if it has probabilities. Names that a spreadsheet would take for a formula are
     quoted.
     """
+    if not isinstance(log, Trajectory):
+        raise UsageError(f"a Trajectory can be written as a log, got {type(log).__name__}")
     if len(log) == 0:
-        raise DataError(f"{os.fsdecode(path)}: a log of 0 steps cannot be written")
+        raise DataError(f"{checked_path(path)}: a log of 0 steps cannot be written")
     header = ["action", "observation"]
     header += ["reward"] if log.rewards is not None else []
     header += ["episode"] if log.n_episodes > 1 else []

@@ -1,45 +1,70 @@
 """Model files: versioned JSON with a checksum, written so that every number reads back to the last bit.
 
 A file is data and nothing else: nothing in it is ever executed. Whatever is damaged, foreign or inconsistent
-is refused with a `ModelFileError`; fields that a newer version added are kept when the model is saved again.
+is refused with a `ModelFileError`; fields that a newer version added are kept when the model is saved again. What is
+written has been read back first, so that a file that was saved can be loaded.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
 import platform
 import re
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from importlib import metadata
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from unlatch import __version__
 from unlatch.core.diagnostics import Diagnostic, Diagnostics
+from unlatch.core.evidence import Evidence
 from unlatch.core.partition import Partition
 from unlatch.core.pomdp import POMDP
 from unlatch.core.psr import PSR
-from unlatch.errors import DataError, ModelFileError, RepairWarning, UnlatchError, UsageError
+from unlatch.errors import (
+    DataError,
+    ModelFileError,
+    RepairWarning,
+    ResourceLimitError,
+    UnlatchError,
+    UsageError,
+)
 from unlatch.files import strict_json
-from unlatch.files.atomic import PathLike, read_regular_file, write_atomically
+from unlatch.files.atomic import PathLike, checked_path, read_regular_file, write_atomically
 
-__all__ = ["SavedModel", "load_model", "save_model"]
+__all__ = ["Learned", "SavedModel", "load_model", "save_model"]
 
 M = TypeVar("M", POMDP, PSR)
 
 FORMAT = "unlatch-model"
-MAJOR, MINOR = 1, 0
+MAJOR, MINOR = 1, 1
 MAX_BYTES = 1 << 30
 
-_SECTIONS = ("format", "version", "pomdp", "psr", "partition", "diagnostics", "provenance", "sha256")
+_SECTIONS = (
+    "format",
+    "version",
+    "pomdp",
+    "psr",
+    "partition",
+    "evidence",
+    "log_likelihood",
+    "options",
+    "diagnostics",
+    "provenance",
+    "sha256",
+)
 _POMDP_FIELDS = tuple(f.name for f in fields(POMDP))
 _PSR_FIELDS = tuple(f.name for f in fields(PSR) if f.name != "replicates")
 _REQUIRED = {"pomdp": ("transitions", "observations", "initial"), "psr": ("initial", "updates", "final")}
-_NAMES = ("action_names", "observation_names", "state_names")
+_NAMES = ("action_names", "observation_names", "state_names", "untried_actions")
+_LIBRARIES = ("numpy", "scipy", "numba")
+_FILLED_IN = ("software", "software_before", "created")
+"""Entries of the provenance that only `save_model` itself writes."""
+
 _ABOUT_THE_FILE = ("newer_version", "no_checksum", "unknown_fields")
 """Findings about a file that was read; they say nothing of the file that is written next."""
 
@@ -55,6 +80,53 @@ _FOREIGN = (
 )
 
 
+class Learned(Protocol):
+    """What a result of learning must have to be saved."""
+
+    @property
+    def pomdp(self) -> POMDP: ...
+    @property
+    def partition(self) -> Partition | None: ...
+    @property
+    def evidence(self) -> Evidence | None: ...
+    @property
+    def log_likelihood(self) -> float: ...
+    @property
+    def options(self) -> Any:
+        """With a method ``as_dict`` that gives plain values."""
+
+    @property
+    def diagnostics(self) -> Diagnostics: ...
+    @property
+    def seed(self) -> int | None: ...
+    @property
+    def steps(self) -> int: ...
+    @property
+    def episodes(self) -> int: ...
+    @property
+    def full_rank_actions(self) -> tuple[int, ...]: ...
+    @property
+    def spectral(self) -> Any:
+        """None, or with ``rank``, ``singular_values``, ``hankel`` and ``partition_model``."""
+
+
+_RESULT = tuple(name for name in vars(Learned) if isinstance(vars(Learned)[name], property))
+
+
+_KINDS: dict[str, Any] = {
+    "pomdp": POMDP | None,
+    "psr": PSR | None,
+    "partition": Partition | None,
+    "provenance": Mapping,
+    "diagnostics": Diagnostics,
+    "extra": Mapping,
+    "evidence": Evidence | None,
+    "options": Mapping,
+    "log_likelihood": int | float | np.integer | np.floating | None,
+}
+"""Of the fields of a `SavedModel`."""
+
+
 @dataclass(frozen=True)
 class SavedModel:
     """What a model file holds: a POMDP or a PSR or both, and what is known about them.
@@ -67,10 +139,16 @@ class SavedModel:
     partition : Partition, optional
         Which states of the POMDP could not be told apart.
     provenance : mapping
-        How the model came about: versions, time, seed, options; plain JSON values.
+        How the model came about: versions, seed, the size of the log; plain JSON values.
     diagnostics : Diagnostics
     extra : mapping
         Fields that this version of the format does not know, kept as they were read.
+    evidence : Evidence, optional
+        How sure the number of states is.
+    options : mapping
+        The options that the model was learned with; plain JSON values.
+    log_likelihood : float, optional
+        Of the POMDP on the log that it was learned from, in nats; minus infinity if a spectral model rules it out.
     """
 
     pomdp: POMDP | None = None
@@ -79,13 +157,21 @@ class SavedModel:
     provenance: Mapping[str, Any] = field(default_factory=dict)
     diagnostics: Diagnostics = field(default_factory=Diagnostics)
     extra: Mapping[str, Any] = field(default_factory=dict)
+    evidence: Evidence | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    log_likelihood: float | None = None
 
     def __post_init__(self) -> None:
+        for name, kind in _KINDS.items():
+            if not isinstance(getattr(self, name), kind):
+                raise DataError(f"{name}: no value of type {type(getattr(self, name)).__name__} belongs here")
         if self.pomdp is None and self.psr is None:
             raise DataError("a saved model needs a pomdp or a psr; both are missing")
         states = self.pomdp.n_states if self.pomdp is not None else None
         if self.partition is not None and states not in (None, self.partition.n_states):
             raise DataError(f"partition: {self.partition.n_states} labels for {states} states of the pomdp")
+        if self.log_likelihood is not None and not self.log_likelihood < np.inf:
+            raise DataError(f"log_likelihood must be a number below infinity, got {self.log_likelihood}")
 
     @property
     def model(self) -> POMDP | PSR:
@@ -95,80 +181,184 @@ class SavedModel:
 
 def save_model(
     path: PathLike,
-    model: POMDP | PSR | SavedModel,
+    model: POMDP | PSR | SavedModel | Learned,
     *,
     partition: Partition | None = None,
     psr: PSR | None = None,
     provenance: Mapping[str, Any] | None = None,
     diagnostics: Diagnostics | None = None,
+    timestamp: bool = False,
 ) -> None:
-    """Write a model file, whole or not at all.
+    """Write a model file, whole or not at all. The same model gives the same bytes.
 
     Parameters
     ----------
     path : path of the file, replaced if it exists
-    model : POMDP, PSR or SavedModel
+    model : result of learning, POMDP, PSR or SavedModel
+        Of a result (`learn_pomdp`), all that is known goes into the file: the model, its partition, evidence,
+        likelihood, options, diagnostics, the seed, the size of the log, and what the spectral stage found. Where the
+        spectral model is what was returned, its PSR is stored as well.
     partition, psr : optional
-        Stored beside the model; they replace those of a `SavedModel`.
+        Stored beside the model; they replace those of a `SavedModel` or a result.
     provenance : mapping, optional
-        Added to that of a `SavedModel`. The versions of unlatch, Python and NumPy and the time (UTC) are
-        filled in unless given.
+        Added to what is known of a `SavedModel` or a result. The versions of unlatch and of what it is built on are
+        always those of the software that writes the file, under ``software``; versions that a loaded model came with
+        are kept under ``software_before``.
     diagnostics : Diagnostics, optional
-        Added to those of a `SavedModel`.
+        Added to those of a `SavedModel` or a result.
+    timestamp : bool
+        Note the time (UTC) in the provenance, as ``created``. The bytes then differ from one run to the next.
     """
-    saved = _as_saved(model, partition, psr)
+    where = checked_path(path)
+    _refuse_kinds(partition, psr, provenance, diagnostics)
+    saved = _as_saved(model)
     completed = replace(
         saved,
-        provenance=_completed({**saved.provenance, **(provenance or {})}),
+        partition=partition or saved.partition,
+        psr=psr or saved.psr,
+        provenance=_completed({**saved.provenance, **(provenance or {})}, timestamp),
         diagnostics=saved.diagnostics + (diagnostics or Diagnostics()),
     )
-    content = _content(completed)
-    content["sha256"] = _checksum(content)
-    write_atomically(path, (strict_json.pretty(content) + "\n").encode())
+    write_atomically(path, _written(completed, where))
 
 
-def _as_saved(model: POMDP | PSR | SavedModel, partition: Partition | None, psr: PSR | None) -> SavedModel:
-    if isinstance(model, POMDP):
-        return SavedModel(pomdp=model, psr=psr, partition=partition)
-    if isinstance(model, PSR) and psr is None:
-        return SavedModel(psr=model, partition=partition)
+def _refuse_kinds(
+    partition: object, psr: object, provenance: Mapping[str, Any] | None, diagnostics: object
+) -> None:
+    for name, value, kind in (
+        ("partition", partition, Partition),
+        ("psr", psr, PSR),
+        ("provenance", provenance, Mapping),
+        ("diagnostics", diagnostics, Diagnostics),
+    ):
+        if value is not None and not isinstance(value, kind):
+            raise UsageError(f"{name} must be of type {kind.__name__}, got {type(value).__name__}")
+    taken = [name for name in _FILLED_IN if name in (provenance or {})]
+    if taken:
+        raise UsageError(f"provenance: {', '.join(taken)} is filled in by save_model; give it another name")
+
+
+def _as_saved(model: POMDP | PSR | SavedModel | Learned) -> SavedModel:
     if isinstance(model, SavedModel):
-        return replace(model, partition=partition or model.partition, psr=psr or model.psr)
-    raise UsageError(f"a POMDP, a PSR or a SavedModel can be saved, got {type(model).__name__}")
+        return model
+    if isinstance(model, POMDP):
+        return SavedModel(pomdp=model)
+    if isinstance(model, PSR):
+        return SavedModel(psr=model)
+    missing = [name for name in _RESULT if not hasattr(model, name)]
+    if missing:
+        raise UsageError(
+            "a result of learning, a POMDP, a PSR or a SavedModel can be saved, got "
+            f"{type(model).__name__} (a result would have {', '.join(missing)})"
+        )
+    return _of_result(model)
 
 
-def _completed(provenance: Mapping[str, Any]) -> dict[str, Any]:
-    made = {
-        "unlatch": __version__,
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "python": platform.python_version(),
-        "numpy": np.__version__,
+def _of_result(result: Learned) -> SavedModel:
+    """The PSR goes with the plain spectral model only: of another model it would be no description."""
+    spectral = result.spectral
+    plain = result.evidence is None and spectral is not None and spectral.partition_model is not None
+    return SavedModel(
+        pomdp=result.pomdp,
+        psr=spectral.partition_model.psr if plain else None,
+        partition=result.partition,
+        evidence=result.evidence,
+        log_likelihood=result.log_likelihood,
+        options=result.options.as_dict(),
+        diagnostics=result.diagnostics,
+        provenance={
+            "log": {"steps": result.steps, "episodes": result.episodes},
+            "seed": result.seed,
+            "full_rank_actions": [result.pomdp.action_names[action] for action in result.full_rank_actions],
+            "spectral": None if spectral is None else _of_spectral(spectral),
+        },
+    )
+
+
+def _of_spectral(spectral: Any) -> dict[str, Any]:
+    hankel = spectral.hankel
+    return {
+        "rank": spectral.rank,
+        "singular_values": spectral.singular_values,
+        "history_length": None if hankel is None else hankel.history_length,
+        "test_length": None if hankel is None else hankel.test_length,
     }
-    return {**made, **_plain(provenance)}
+
+
+def _completed(provenance: Mapping[str, Any], timestamp: bool) -> dict[str, Any]:
+    """With our versions first, and those that the model came with, if they were others, in a list of their own."""
+    ours = _software()
+    rest = {key: value for key, value in provenance.items() if key not in _FILLED_IN}
+    theirs, before = provenance.get("software", ours), provenance.get("software_before", [])
+    if theirs != ours:
+        before = [*(before if isinstance(before, list) else [before]), theirs]
+    created = datetime.now(UTC).isoformat(timespec="seconds") if timestamp else provenance.get("created")
+    made = {"software": ours, "software_before": before or None, "created": created}
+    return {**{key: value for key, value in made.items() if value is not None}, **rest}
+
+
+def _software() -> dict[str, str]:
+    found = {"unlatch": __version__, "python": platform.python_version()}
+    for library in _LIBRARIES:
+        try:
+            found[library] = metadata.version(library)
+        except metadata.PackageNotFoundError:  # numba is not needed by everything
+            continue
+    return found
+
+
+def _written(saved: SavedModel, where: str) -> bytes:
+    """The bytes of the file, which have been read back: what could not be loaded is not written."""
+    try:
+        content = _content(saved)
+        content["sha256"] = _checksum(content)
+        data = (strict_json.pretty(content) + "\n").encode()
+        if len(data) > MAX_BYTES:
+            raise ResourceLimitError(f"{where}: {len(data)} bytes; a model file has at most {MAX_BYTES}")
+        _read(data, where)
+    except ModelFileError as error:
+        raise DataError(f"not written, because it could not be loaded again: {error}") from None
+    except RecursionError:
+        raise DataError(f"{where}: not written: a field is nested too deep, or holds itself") from None
+    except ValueError as error:
+        if isinstance(error, UnlatchError):
+            raise
+        raise DataError(f"{where}: not written: {error}") from None  # an integer of thousands of digits
+    return data
 
 
 def _content(saved: SavedModel) -> dict[str, Any]:
     """Everything but the checksum, as plain JSON values, unknown fields where they were read."""
-    content: dict[str, Any] = {"format": FORMAT, "version": f"{MAJOR}.{MINOR}"}
     extra = _plain(saved.extra)
-    if saved.pomdp is not None:
-        content["pomdp"] = extra.get("pomdp", {}) | _section(saved.pomdp, _POMDP_FIELDS)
-    if saved.psr is not None:
-        content["psr"] = extra.get("psr", {}) | _section(saved.psr, _PSR_FIELDS)
-    if saved.partition is not None:
-        content["partition"] = saved.partition.labels.tolist()
-    content["diagnostics"] = [
-        {"name": entry.name, "message": entry.message, "details": _plain(entry.details)}
-        for entry in saved.diagnostics
-        if entry.name not in _ABOUT_THE_FILE
-    ]
-    content["provenance"] = dict(saved.provenance)
+    values = {
+        "format": FORMAT,
+        "version": f"{MAJOR}.{MINOR}",
+        "pomdp": _section("pomdp", saved.pomdp, _POMDP_FIELDS, extra),
+        "psr": _section("psr", saved.psr, _PSR_FIELDS, extra),
+        "partition": None if saved.partition is None else saved.partition.labels.tolist(),
+        "evidence": None if saved.evidence is None else _plain(saved.evidence.as_dict()),
+        "log_likelihood": _plain(saved.log_likelihood),
+        "options": _plain(saved.options) or None,
+        "diagnostics": [
+            {"name": entry.name, "message": entry.message, "details": _plain(entry.details)}
+            for entry in saved.diagnostics
+            if entry.name not in _ABOUT_THE_FILE
+        ],
+        "provenance": _plain(saved.provenance),
+    }
+    content = {key: value for key, value in values.items() if value is not None}
     return {**content, **{key: value for key, value in extra.items() if key not in _SECTIONS}}
 
 
-def _section(model: POMDP | PSR, names: tuple[str, ...]) -> dict[str, Any]:
+def _section(
+    section: str, model: POMDP | PSR | None, names: tuple[str, ...], extra: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """A model's fields, without those that say nothing."""
+    if model is None:
+        return None
     values = {name: _plain(getattr(model, name)) for name in names}
-    return {name: value for name, value in values.items() if value is not None}
+    unknown = _object(f"extra: {section}", extra.get(section, {}))
+    return unknown | {name: value for name, value in values.items() if value is not None and value != []}
 
 
 def _plain(value: Any) -> Any:
@@ -176,8 +366,15 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, Mapping):
-        return {_plain_text(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
+        result = {_plain_text(key): _plain(item) for key, item in value.items()}
+        if len(result) < len(value):
+            raise DataError(f"two keys have the same text: {', '.join(map(repr, value))}"[:200])
+        return result
+    if isinstance(value, set | frozenset):
+        return sorted(
+            (_plain(item) for item in value), key=strict_json.canonical
+        )  # in the same order every time
+    if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     if isinstance(value, bool | None) or type(value) is int:
         return value
@@ -201,13 +398,17 @@ def load_model(path: PathLike) -> SavedModel:
     Raises `ModelFileError` for a file that is damaged, foreign, of a newer major version, or no valid model.
     What was repaired or passed over is in the ``diagnostics`` of the result.
     """
-    where = os.fsdecode(path)
-    data = read_regular_file(path, largest=MAX_BYTES)
+    where = checked_path(path)
+    return _read(read_regular_file(path, largest=MAX_BYTES), where)
+
+
+def _read(data: bytes, where: str) -> SavedModel:
     _refuse_foreign(data, where)
     content = strict_json.parse(data, where)
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise ModelFileError(f'{where}: no unlatch model; "format" must be {FORMAT!r} at the top level')
-    notes = _checked_version(content, where) + _verified(content, where)
+    minor = _checked_version(content, where)
+    notes = _noting_newer(content, minor) + _verified(content, minor, where)
     try:
         return _saved(content, notes)
     except UnlatchError as error:
@@ -224,7 +425,8 @@ def _refuse_foreign(data: bytes, where: str) -> None:
         raise ModelFileError(f"{where}: refused: {kind}; models are read from unlatch's own JSON files only")
 
 
-def _checked_version(content: Mapping[str, Any], where: str) -> Diagnostics:
+def _checked_version(content: Mapping[str, Any], where: str) -> int:
+    """The minor version of a file whose major version is ours."""
     version = content.get("version")
     match = _VERSION.fullmatch(version) if isinstance(version, str) else None
     if match is None:
@@ -234,22 +436,35 @@ def _checked_version(content: Mapping[str, Any], where: str) -> Diagnostics:
             f"{where}: format version {version}; this unlatch ({__version__}) reads {MAJOR}.x: "
             "use the unlatch that wrote the file"
         )
-    if int(match[2]) <= MINOR:
+    return int(match[2])
+
+
+def _noting_newer(content: Mapping[str, Any], minor: int) -> Diagnostics:
+    if minor <= MINOR:
         return Diagnostics()
+    version = content["version"]
     return Diagnostics().noting(
         "newer_version", f"the file has format version {version}, newer than {MAJOR}.{MINOR}", version=version
     )
 
 
-def _verified(content: dict[str, Any], where: str) -> Diagnostics:
-    """Compare the checksum. A file written by hand may lack one, and that is noted."""
-    if "sha256" not in content:
+def _verified(content: Mapping[str, Any], minor: int, where: str) -> Diagnostics:
+    """Compare the checksum. A file written by hand says that it has none, which is noted.
+
+    Files of version 1.0 could leave it out; since then its absence means that its name was damaged.
+    """
+    if "sha256" not in content and minor > 0:
+        raise ModelFileError(
+            f'{where}: "sha256" is missing, so the file was damaged or edited. If you wrote or edited it on purpose, '
+            'put "sha256": null'
+        )
+    if content.get("sha256") is None:
         return Diagnostics().noting("no_checksum", "the file has no sha256, so damage would go unnoticed")
     rest = {key: value for key, value in content.items() if key != "sha256"}
     if content["sha256"] != _checksum(rest):
         raise ModelFileError(
             f"{where}: the checksum does not match: the file was damaged or edited since it was saved. "
-            "If you edited it on purpose, remove its sha256"
+            'If you edited it on purpose, put "sha256": null'
         )
     return Diagnostics()
 
@@ -270,6 +485,9 @@ def _saved(content: dict[str, Any], notes: Diagnostics) -> SavedModel:
         + psr_repairs
         + _unreachable(pomdp),
         extra=extra,
+        evidence=_evidence(content.get("evidence")),
+        options=_object("options", content.get("options", {})),
+        log_likelihood=_log_likelihood(content.get("log_likelihood")),
     )
 
 
@@ -285,8 +503,8 @@ def _model(
         if name not in arguments:
             raise DataError(f"{section}: {name!r} is missing")
     for name in _NAMES:
-        if not isinstance(arguments.get(name, []), list):
-            raise DataError(f"{section}: {name} must be a list of names")
+        if name in arguments:
+            arguments[name] = _names(section, name, arguments[name])
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", RepairWarning)
         try:
@@ -304,6 +522,37 @@ def _object(section: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise DataError(f"{section}: expected an object, got {type(value).__name__}")
     return value
+
+
+def _names(section: str, name: str, value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise DataError(f"{section}: {name} must be a list of names")
+    return tuple(value)
+
+
+def _evidence(values: Any) -> Evidence | None:
+    if values is None:
+        return None
+    try:
+        evidence = Evidence.from_dict(_object("evidence", values))
+    except OverflowError as error:
+        raise DataError(f"evidence: {error}") from None
+    if evidence.runner_up is not None and evidence.runner_up not in evidence.scores:
+        raise DataError(f"evidence: the runner-up, {evidence.runner_up} states, has no score")
+    return evidence
+
+
+def _log_likelihood(value: Any) -> float | None:
+    if value is None:
+        return None
+    if value == "-inf":
+        return -np.inf
+    if type(value) not in (int, float):
+        raise DataError(f"log_likelihood: expected a number, got {type(value).__name__}")
+    try:
+        return float(value)
+    except OverflowError:
+        raise DataError("log_likelihood: a number is too large") from None
 
 
 def _partition(labels: Any) -> Partition | None:

@@ -15,7 +15,7 @@ from unlatch.core.alphabet import MAX_SYMBOLS, refuse_continuous
 from unlatch.core.checks import MAX_NAME_BYTES
 from unlatch.core.trajectory import CHANCE_RANGE
 from unlatch.errors import DataError
-from unlatch.files.columns import MAX_ROW_BYTES, Columns
+from unlatch.files.columns import MAX_ROW_BYTES, NUL_BYTE, Columns
 from unlatch.kernels import text
 
 __all__ = ["ACTION", "EPISODE", "OBSERVATION", "PROBABILITY", "REWARD", "StepReader", "SymbolTable"]
@@ -36,13 +36,13 @@ _CODE = np.min_scalar_type(MAX_SYMBOLS)
 _NUMBER = re.compile(rb"[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?")
 
 _REMEDIES = {
-    REWARD: "correct it, or leave the rewards out with --ignore-reward (reward=None)",
-    PROBABILITY: "correct it, or leave the probabilities out with --ignore-probability (probability=None)",
+    REWARD: "correct it, or leave the rewards out with reward=None (--ignore-reward)",
+    PROBABILITY: "correct it, or leave the probabilities out with probability=None (--ignore-probability)",
 }
 """What to do about a cell that should hold a number."""
 
 _WRONG_ROWS = {
-    text.NUL: "a NUL byte; the file is damaged, or it is UTF-16: then --encoding utf-16",
+    text.NUL: NUL_BYTE,
     text.AFTER_QUOTE: "text after a closing quote; inside quotes, write a quote twice",
     text.IN_QUOTE: "a quote is opened in this row and never closed",
     text.LONG_ROW: f"a row longer than {MAX_ROW_BYTES} bytes: a quote that is never closed, or not a table",

@@ -1,7 +1,7 @@
 """JSON without surprises: no NaN, no overflow, no key twice, no lone surrogate, and every refusal says where.
 
-The standard parser takes all of these. What it lets pass is caught in a second step; only after a refusal is
-the text searched for the place, so that a good file costs nothing extra.
+The standard parser takes all of these. What it lets pass is caught in a second step, where a glance at the bytes says
+that there may be something; only after a refusal is the text searched for the place. So a good file costs little extra.
 """
 
 from __future__ import annotations
@@ -21,6 +21,18 @@ _KEY = re.compile(r"\s*+:")
 _CONSTANTS = ("NaN", "Infinity", "-Infinity")
 _DEEPEST = 100
 
+_COSTLY = (
+    (b"[", "lists", 1 << 19, 128),
+    (b"{", "objects", 1 << 16, 1024),
+    (b'"', "quotes", 1 << 19, 128),
+)
+"""What takes many times the memory of its text, how many are allowed in any file, and in how many bytes one is allowed
+in a larger file. So a file of brackets cannot cost much more than its own size."""
+
+
+_SUSPECT = re.compile(rb"\\u[dD][89a-fA-F]|[eE]\+?[0-9]{3}|[0-9]{200}")
+"""Without any of these there can be no lone surrogate, and no number beyond the largest float (10**200 * 10**99)."""
+
 
 class _Refusal(ValueError):
     """What the hooks of the parser raise, since they do not know where they are."""
@@ -30,13 +42,19 @@ def parse(data: bytes, where: str) -> Any:
     """The value of a JSON text in UTF-8, or a `ModelFileError` that names the line and column."""
     if data.startswith(b"\xef\xbb\xbf"):
         raise ModelFileError(f"{where}: byte 0: a byte order mark; save the file as UTF-8 without one")
+    for mark, kind, allowed, bytes_each in _COSTLY:
+        if (count := data.count(mark)) > max(allowed, len(data) // bytes_each):
+            raise ModelFileError(f"{where}: {count} {kind} in {len(data)} bytes; no model has so many")
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
         raise ModelFileError(f"{where}: byte {error.start} is not UTF-8; the file is damaged") from None
     try:
         value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
-        canonical(value)
+        if _is_deep(value):
+            raise RecursionError
+        if _SUSPECT.search(data):
+            canonical(value)
     except json.JSONDecodeError as error:
         raise ModelFileError(f"{where}: line {error.lineno}, column {error.colno}: {error.msg}") from None
     except RecursionError:
@@ -122,6 +140,19 @@ def _second_key(text: str) -> int:
                 return token.start()
             objects[-1].add(key)
     return 0
+
+
+def _is_deep(value: Any) -> bool:
+    """Whether brackets are nested deeper than a model needs, found level by level."""
+    level = [value] if isinstance(value, list | dict) else []
+    for _ in range(_DEEPEST):
+        level = [
+            item
+            for outer in level
+            for item in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(item, list | dict)
+        ]
+    return bool(level)
 
 
 def _too_deep(text: str) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from unlatch.core.progress import report
-from unlatch.errors import DataError, UsageError
+from unlatch.errors import DataError, StorageError, UsageError
 
 __all__ = ["checked_encoding", "utf8_blocks"]
 
@@ -29,27 +29,54 @@ def checked_encoding(encoding: str) -> str:
         "".encode(encoding)
         codecs.getincrementaldecoder(encoding)
         return codecs.lookup(encoding).name
-    except (LookupError, UnicodeError, ValueError):
-        raise UsageError(f"unknown encoding {encoding!r}; try utf-8, latin-1 or utf-16") from None
+    except (LookupError, UnicodeError, ValueError, TypeError):
+        raise UsageError(f"unknown encoding {encoding!r:.80}; try utf-8, latin-1 or utf-16") from None
 
 
-def utf8_blocks(handle: BinaryIO, size: int, encoding: str, where: str) -> Iterator[bytes]:
-    """The first ``size`` bytes of ``handle`` as UTF-8, a few MiB at a time, without a byte order mark.
+def utf8_blocks(handle: BinaryIO, size: int | None, encoding: str, where: str) -> Iterator[bytes]:
+    """The first ``size`` bytes of ``handle``, or all of a stream, as UTF-8, a few MiB at a time, without a byte
+    order mark.
 
     A character that the end of the file cuts short leaves some bytes or a replacement character, so that
     its line is seen to be truncated.
     """
     decoder = codecs.getincrementaldecoder(encoding)()
     done = 0
-    while done < size and (raw := handle.read(min(_BLOCK_BYTES, size - done))):
+    while raw := _block(handle, _BLOCK_BYTES if size is None else min(_BLOCK_BYTES, size - done), where):
         if done == 0:
             _refuse_foreign(raw, where)
         block = _converted(raw, done, decoder, encoding, where)
         yield block.removeprefix(codecs.BOM_UTF8) if done == 0 else block
         done += len(raw)
-        report("reading", done, size)
+        if size is not None:
+            report("reading", done, size)
     if encoding != "utf-8" and decoder.getstate()[0]:
         yield "\ufffd".encode()
+
+
+def _block(handle: BinaryIO, wanted: int, where: str) -> bytes:
+    """As many bytes as are wanted, fewer at the end only: a stream may give them in pieces."""
+    pieces: list[bytes] = []
+    while wanted > 0 and (piece := _piece(handle, wanted, where)):
+        pieces.append(piece)
+        wanted -= len(piece)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def _piece(handle: BinaryIO, wanted: int, where: str) -> bytes:
+    try:
+        piece: object = handle.read(wanted)
+    except OSError:
+        raise
+    except Exception as error:  # the object is the caller's: closed, or a decompressor with errors of its own
+        raise StorageError(f"{where}: cannot read: {type(error).__name__}: {error}") from None
+    if piece is None:
+        raise StorageError(
+            f"{where}: cannot read: nothing has come yet; give a stream that waits for its data"
+        )
+    if not isinstance(piece, bytes):
+        raise UsageError(f"{where}: gives {type(piece).__name__}, not bytes; open it in binary mode")
+    return piece
 
 
 def _converted(raw: bytes, done: int, decoder: codecs.IncrementalDecoder, encoding: str, where: str) -> bytes:
@@ -68,9 +95,9 @@ def _converted(raw: bytes, done: int, decoder: codecs.IncrementalDecoder, encodi
 
 def _encoding_hint(raw: bytes, encoding: str) -> str:
     if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "the file begins like UTF-16: --encoding utf-16"
+        return "it begins like UTF-16: encoding='utf-16' (--encoding utf-16)"
     guess = "latin-1" if encoding == "utf-8" else "utf-8"
-    return f"name the encoding that it was written in, for example --encoding {guess}"
+    return f"name the encoding that it was written in, such as encoding={guess!r} (--encoding {guess})"
 
 
 def _refuse_foreign(raw: bytes, where: str) -> None:

@@ -14,9 +14,13 @@ import numpy as np
 
 from unlatch.arrays import Floats
 from unlatch.core.pomdp import POMDP
+from unlatch.core.trajectory import Trajectory
 from unlatch.domains import by_name
 from unlatch.errors import UsageError
 from unlatch.learn.likelihood.bic import penalized_likelihood
+from unlatch.learn.likelihood.climb import evaluated
+from unlatch.learn.likelihood.objective import Likelihood
+from unlatch.learn.likelihood.parameters import parameters_of
 from unlatch.learn.likelihood.refine import RefineResult, refine
 from unlatch.learn.pipeline import LearnResult, learn_pomdp
 from unlatch.simulation import simulate
@@ -159,22 +163,27 @@ def learned(parameters: Parameters, seed: np.random.SeedSequence) -> Finding:
         with watch("learn"):
             result = learn_pomdp(log, rng=rng)
         best = refine(truth, log, zeros=len(log) <= _LONG)  # on a long log the zeros of the truth do
-        _compare(row, result, best, truth, parameters["steps"])
+        _compare(row, result, best, truth, log)
     return Finding([rounded(row)], watch.seconds)
 
 
-def _compare(row: Row, result: LearnResult, best: RefineResult, truth: POMDP, steps: int) -> None:
-    assert result.completion is not None
-    ascent = result.completion.ascent
-    row["states"] = result.pomdp.n_states
-    row["spectral_states"] = result.spectral.n_states if result.spectral is not None else None
-    row["evidence_gap"] = result.completion.evidence.gap
-    row["log_likelihood_gap"] = ascent.log_likelihood - best.log_likelihood
-    row["penalized_gap"] = penalized_likelihood(ascent, steps) - penalized_likelihood(best.ascent, steps)
+def _compare(row: Row, result: LearnResult, best: RefineResult, truth: POMDP, log: Trajectory) -> None:
+    spectral = None if result.spectral is None else result.spectral.pomdp
+    row["states"] = result.states
+    row["spectral_states"] = None if spectral is None else spectral.n_states
+    row["evidence_gap"] = None if result.evidence is None else result.evidence.gap
+    row["log_likelihood_gap"] = result.log_likelihood - best.log_likelihood
+    row["penalized_gap"] = _penalized(result.pomdp, log) - _penalized(best.pomdp, log)
     measure_model(row, result.pomdp, truth)
     reference: Row = {}
     measure_model(reference, best.pomdp, truth)
     row.update({f"best_{name}": reference[name] for name in ("observation_l1_all", "transition_l1")})
+
+
+def _penalized(model: POMDP, log: Trajectory) -> float:
+    """Log-likelihood of a model less the price of what it uses, in nats, by one pass over the log."""
+    ascent = evaluated(parameters_of(model), Likelihood.of(log, model.emission, model))
+    return penalized_likelihood(ascent, len(log))
 
 
 def system(name: str) -> POMDP:

@@ -10,7 +10,7 @@ import numpy as np
 
 from unlatch.core.pomdp import POMDP
 from unlatch.domains import by_name
-from unlatch.errors import StorageError
+from unlatch.files.atomic import atomic_writer
 from unlatch.show.plots import draw_models
 from unlatch.study.paper import FIGURE_7_AT_A_MILLION
 from unlatch.study.studies import DOMAINS, HALLWAYS
@@ -162,8 +162,6 @@ def _drawn(draw: Callable[[Any], None], shape: tuple[int, int], path: Path) -> P
     figure = Figure(figsize=(3.3 * shape[1], 2.6 * shape[0] + 0.5), layout="constrained")
     FigureCanvasAgg(figure)
     draw(figure.subplots(*shape, squeeze=False))
-    try:
-        figure.savefig(path, dpi=110)
-    except OSError as error:
-        raise StorageError(f"cannot write the picture {path}: {error.strerror or error}") from None
+    with atomic_writer(path) as handle:
+        figure.savefig(handle, dpi=110, format="png")
     return path

@@ -34,7 +34,13 @@ def paper_errors(result: LearnResult, truth: POMDP) -> PaperErrors:
     ``transition``: three steps ahead from the stationary belief, summed over the truth's cells.
     States are matched by observation rows over all actions.
     """
-    if result.similarity is None or result.completion is not None:
+    spectral = result.spectral
+    if (
+        result.evidence is not None
+        or spectral is None
+        or spectral.similarity is None
+        or spectral.partition_model is None
+    ):
         raise UsageError("the paper's errors are about a spectral model; learn with refine=None")
     columns = [result.pomdp.observation_names.index(name) for name in _known(result, truth)]
     targets = [truth.observation_names.index(name) for name in _known(result, truth)]
@@ -51,12 +57,12 @@ def paper_errors(result: LearnResult, truth: POMDP) -> PaperErrors:
     read = model_rows.copy()
     for index, action in enumerate(result.full_rank_actions):
         name = result.pomdp.action_names[action]
-        rows = linalg.project_to_simplex(result.similarity.diagonals[index])
+        rows = linalg.project_to_simplex(spectral.similarity.diagonals[index])
         read[truth.action_names.index(name)] = aligned(rows)
     return PaperErrors(
         observation=observation_l1(read[full_rank], full_rank, truth, order=order),
         observation_rows=observation_l1(model_rows[full_rank], full_rank, truth, order=order),
-        transition=three_step_transition_l1(result.partition_model.psr, partition, truth, order=order),
+        transition=three_step_transition_l1(spectral.partition_model.psr, partition, truth, order=order),
     )
 
 

@@ -7,7 +7,8 @@
     times/3f/ID.json   how long it took, how many attempts it needed: not the same in every run
     claims/ID.lock     exists while a runner works on the unit, held by a kernel lock that dies with the runner
 
-A file is there whole or not at all, so a runner can be killed at any moment.
+A file is there whole or not at all, so a runner can be killed at any moment. Every unit carries the checksum of its
+content: one that was damaged or edited is not a result, and is run again.
 """
 
 from __future__ import annotations
@@ -23,13 +24,16 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from unlatch.errors import StorageError
+from unlatch.errors import ModelFileError, StorageError
+from unlatch.files import strict_json
 from unlatch.files.atomic import write_atomically
 from unlatch.study.jobs.units import Study, Unit, canonical_bytes
 
 __all__ = ["Claim", "StudyFolder", "study_folder"]
 
-_FORMAT = 1
+_FORMAT = 2
+"""Of units, times and ``study.json``; since 2 units and times have a checksum."""
+
 _PATIENCE = 10.0
 """Seconds to wait for another runner that is just opening the folder."""
 
@@ -68,14 +72,28 @@ class StudyFolder:
 
         A file that is damaged, or was computed from other parameters, counts as absent.
         """
-        content = _read_json(self._file("units", unit))
-        if content.get("fingerprint") != self.study.fingerprint(unit) or content.get("format") != _FORMAT:
+        content = _unsealed(self._file("units", unit))
+        if content is None or not _is_result(content):
             return None
-        return content
+        return content if self._is_ours(content, unit) else None
+
+    def is_damaged(self, unit: Unit) -> bool:
+        """Whether there is a file that cannot be what a runner wrote: not whole, edited, or of no form."""
+        path = self._file("units", unit)
+        content = _read_json(path)
+        if content is None:
+            return os.path.lexists(path)
+        if content.get("format") != _FORMAT:
+            return type(content.get("format")) is not int
+        return not _is_result(_unsealed(path) or {})
+
+    def _is_ours(self, content: Mapping[str, Any], unit: Unit) -> bool:
+        ours = (unit.id, self.study.fingerprint(unit))
+        return (content["unit"], content["fingerprint"]) == ours
 
     def seconds(self, unit: Unit) -> dict[str, Any]:
         """Stage times of a finished unit, ``total`` and ``attempts`` among them; empty if unknown."""
-        return _read_json(self._file("times", unit))
+        return _unsealed(self._file("times", unit)) or {}
 
     def record(self, unit: Unit, content: Mapping[str, Any], times: Mapping[str, Any]) -> None:
         """Write a unit's result. Times come first: a unit that is finished has them."""
@@ -89,7 +107,7 @@ class StudyFolder:
             target = self._file(kind, unit)
             with suppress(FileExistsError):
                 os.mkdir(target.parent)
-            write_atomically(target, canonical_bytes(value) + b"\n")
+            write_atomically(target, canonical_bytes(_sealed(value)) + b"\n")
 
     def claim(self, unit: Unit) -> Claim | None:
         """The right to run a unit, or None if another runner has it."""
@@ -118,7 +136,10 @@ class StudyFolder:
         """What ``study.json`` says; empty if there is none."""
         path = self.path / "study.json"
         content = _read_json(path)
-        if not content and path.exists():
+        if content is None and not os.path.lexists(path):
+            return {}
+        kinds = {"hash": str, "configuration": dict, "history": list}
+        if content is None or not all(isinstance(content.get(key), kind) for key, kind in kinds.items()):
             raise StorageError(f"{path}: damaged; move it away if the folder's results may be run again")
         return content
 
@@ -127,20 +148,22 @@ class StudyFolder:
         stored = self.stored()
         if not stored or stored.get("hash") == self.study.hash:
             return ""
-        there, here = stored.get("configuration", {}), self.study.configuration
+        there, here = stored["configuration"], self.study.configuration
         parts = [
             f"{key} is {_shown(there.get(key))} there and {_shown(here.get(key))} here"
             for key in dict.fromkeys([*there, *here])
             if there.get(key) != here.get(key)
         ]
-        return "; ".join(parts)
+        return (
+            "; ".join(parts) or f"hash is {_shown(stored['hash'])} there and {_shown(self.study.hash)} here"
+        )
 
     def store(self, overridden: str = "") -> None:
         """Write our configuration; ``overridden`` is the difference that a forced run went over."""
         stored = self.stored()
         if stored.get("hash") == self.study.hash:
             return
-        history = list(stored.get("history", []))
+        history = [*stored.get("history", [])]
         if overridden:
             history.append({"forced": overridden, "before": stored["configuration"]})
         content = {"hash": self.study.hash, "configuration": self.study.configuration, "history": history}
@@ -238,13 +261,38 @@ def _locked(descriptor: int, kind: int) -> bool:
     return True
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    """An object from a small file; empty if the file is absent or damaged."""
+def _read_json(path: Path) -> dict[str, Any] | None:
+    """An object from a small file, or None if the file is absent or holds something else."""
     try:
-        content = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}
+        content = strict_json.parse(path.read_bytes(), str(path))
+    except (OSError, ModelFileError):
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def _sealed(content: Mapping[str, Any]) -> dict[str, Any]:
+    """With a checksum of all the rest."""
+    return {**content, "sha256": hashlib.sha256(canonical_bytes(content)).hexdigest()}
+
+
+def _unsealed(path: Path) -> dict[str, Any] | None:
+    """The content of a file whose checksum is right, without it."""
+    content = _read_json(path)
+    if content is None:
+        return None
+    rest = {key: value for key, value in content.items() if key != "sha256"}
+    return rest if content == _sealed(rest) else None
+
+
+def _is_result(content: Mapping[str, Any]) -> bool:
+    """Whether a unit's file has what everyone who reads it goes by."""
+    if content.get("format") != _FORMAT or not {"unit", "fingerprint"} <= content.keys():
+        return False
+    if content.get("outcome") == "finished":
+        rows = content.get("rows")
+        return isinstance(rows, list) and all(isinstance(row, dict) for row in rows)
+    limited = content.get("reason") != "timeout" or type(content.get("limit")) in (int, float)
+    return content.get("outcome") == "failed" and isinstance(content.get("reason"), str) and limited
 
 
 def _shown(value: Any) -> str:

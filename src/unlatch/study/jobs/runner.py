@@ -16,6 +16,7 @@ import io
 import signal
 import threading
 import time
+import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,8 +26,8 @@ from pathlib import Path
 from typing import Any
 
 from unlatch.core.progress import report
-from unlatch.errors import ResourceLimitError, StorageError, UsageError
-from unlatch.files.atomic import PathLike, write_atomically
+from unlatch.errors import RepairWarning, ResourceLimitError, StorageError, UsageError
+from unlatch.files.atomic import PathLike, checked_path, write_atomically
 from unlatch.study.jobs.folder import Claim, StudyFolder, study_folder
 from unlatch.study.jobs.units import Study, Unit
 from unlatch.study.jobs.workers import Reply, Worker
@@ -49,11 +50,13 @@ _GRACE = 60.0
 
 @dataclass(frozen=True)
 class Summary:
-    """How a run ended: numbers of units."""
+    """How a run ended: numbers of units, and the names of those that had been finished but whose files were damaged
+    or edited, so that they were run again."""
 
     finished: int
     failed: int
     run_here: int
+    damaged: tuple[str, ...] = ()
 
 
 def run_units(
@@ -92,17 +95,30 @@ def run_units(
     KeyboardInterrupt
         On Ctrl-C or SIGTERM, once all workers are stopped. The same call goes on where this one stopped.
     """
-    if workers < 1 or not time_limit_per_unit > 0:
-        raise UsageError(f"workers and time limit must be positive, got {workers} and {time_limit_per_unit}")
+    _refuse_senseless(workers, time_limit_per_unit)
     units = list(study.units if chosen is None else chosen)
-    with study_folder(study, Path(out_dir), force=force) as folder, _stop_requests() as stop:
+    with study_folder(study, Path(checked_path(out_dir)), force=force) as folder, _stop_requests() as stop:
         run = _Run(folder, units, workers, time_limit_per_unit, on_progress)
         try:
             run.to_the_end(stop)
         finally:
             run.dismiss()
     failed = sum(folder_result["outcome"] == "failed" for folder_result in run.results())
-    return Summary(finished=len(units) - failed, failed=failed, run_here=run.run_here)
+    return Summary(
+        finished=len(units) - failed, failed=failed, run_here=run.run_here, damaged=tuple(run.damaged)
+    )
+
+
+def _refuse_senseless(workers: int, time_limit: float) -> None:
+    if (
+        type(workers) is not int
+        or not isinstance(time_limit, int | float)
+        or workers < 1
+        or not time_limit > 0
+    ):
+        raise UsageError(
+            f"workers and time limit must be positive numbers, got {workers!r} and {time_limit!r}"
+        )
 
 
 def collect_rows(
@@ -110,13 +126,16 @@ def collect_rows(
 ) -> list[dict[str, Any]]:
     """The rows of all finished units in the order of the study, each with its ``unit`` first.
 
-    A unit that failed contributes one row: its ``unit`` and an ``outcome`` such as ``failed(timeout)``.
+    A unit that failed contributes one row: its ``unit`` and an ``outcome`` such as ``failed(timeout)``. Units whose
+    files are damaged or were edited are left out, with a warning.
     """
-    folder = StudyFolder(study, Path(out_dir))
+    folder = StudyFolder(study, Path(checked_path(out_dir)))
     rows: list[dict[str, Any]] = []
+    damaged: list[str] = []
     for unit in study.units if chosen is None else chosen:
         result = folder.result(unit)
         if result is None:
+            damaged += [unit.id] if folder.is_damaged(unit) else []
             continue
         if result["outcome"] == "failed":
             rows.append(
@@ -124,14 +143,24 @@ def collect_rows(
             )
         else:
             rows.extend({"unit": unit.id, **row} for row in result["rows"])
+    if damaged:
+        _warn_of_damage(damaged, "were left out; run the study again")
     return rows
+
+
+def _warn_of_damage(damaged: Sequence[str], what_became: str) -> None:
+    shown = ", ".join(damaged[:5]) + (", ..." if len(damaged) > 5 else "")
+    warnings.warn(
+        RepairWarning(f"{len(damaged)} units whose files are damaged or edited {what_became}: {shown}"),
+        stacklevel=3,
+    )
 
 
 def collect_seconds(
     study: Study, out_dir: PathLike, chosen: Iterable[Unit] | None = None
 ) -> dict[str, dict[str, Any]]:
     """Stage times by unit, of the units that have them."""
-    folder = StudyFolder(study, Path(out_dir))
+    folder = StudyFolder(study, Path(checked_path(out_dir)))
     times = {unit.id: folder.seconds(unit) for unit in (study.units if chosen is None else chosen)}
     return {unit_id: seconds for unit_id, seconds in times.items() if seconds}
 
@@ -177,6 +206,7 @@ class _Run:
         self._total = sum(unit.cost for unit in units)
         self._done = 0.0
         self.run_here = 0
+        self.damaged: list[str] = []
 
     def results(self) -> Iterator[dict[str, Any]]:
         for unit in self._units:
@@ -190,6 +220,9 @@ class _Run:
             stop.obey()
             if not self._skip(unit):
                 self._queue.append(unit)
+                self.damaged += [unit.id] if self._folder.is_damaged(unit) else []
+        if self.damaged:
+            _warn_of_damage(self.damaged, "are run again")
         self._progress()
         while self._queue or self._elsewhere or self._claims:
             stop.obey()
