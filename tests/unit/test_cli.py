@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import unlatch
-from unlatch.cli import _run
+from unlatch.cli import run
 
 
 def call(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    code = _run(list(arguments))
+    code = run(list(arguments))
     captured = capfd.readouterr()
     return code, captured.out, captured.err
 
@@ -24,13 +24,13 @@ def call(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a log of Tiger and the model learned from it."""
     path = tmp_path_factory.mktemp("cli")
-    assert _run(["simulate", "tiger", "--steps", "20000", "--seed", "1", "-o", str(path / "log.csv")]) == 0
-    assert _run(["learn", str(path / "log.csv"), "-o", str(path / "model.json"), "--seed", "1"]) == 0
+    assert run(["simulate", "tiger", "--steps", "20000", "--seed", "1", "-o", str(path / "log.csv")]) == 0
+    assert run(["learn", str(path / "log.csv"), "-o", str(path / "model.json"), "--seed", "1"]) == 0
     return path
 
 
 def test_help_is_instant_and_imports_nothing_heavy() -> None:
-    code = "import sys, unlatch.cli; unlatch.cli._run(['--help']); print(sorted(sys.modules))"
+    code = "import sys, unlatch.cli; unlatch.cli.run(['--help']); print(sorted(sys.modules))"
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     loaded = output.splitlines()[-1]
     for name in ("simulate", "learn", "plan", "show", "demo"):
