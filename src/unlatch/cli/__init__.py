@@ -6,11 +6,17 @@ This file imports next to nothing, so that an interrupt is answered from the fir
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 
-from unlatch.cli.signals import INTERRUPTED, answer_signals
+from unlatch.cli.dependencies import missing_library
+from unlatch.cli.signals import INTERRUPTED, answer_signals, ignore_signals
+
+TYPE_CHECKING = False  # typing itself takes most of the time that an early interrupt would fall into
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["main", "run"]
+
+_USAGE = 2
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -20,13 +26,27 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = run(arguments)
     except KeyboardInterrupt:  # before the program could catch it, or while it said its last words
         code = INTERRUPTED
-        if sys.stderr is not None:
-            print("interrupted", file=sys.stderr)
+        _say("interrupted")
+    ignore_signals()
+    exec(
+        "pass"
+    )  # forget an interrupt inside an exec, which would make Python kill itself by SIGINT after the exit
     sys.exit(code)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line with ``arguments`` (by default those of the process) and return its exit code."""
-    from unlatch.cli.program import run_program
-
+    try:
+        from unlatch.cli.program import run_program
+    except ImportError as error:
+        if (sentence := missing_library(error)) is None:
+            raise
+        _say(f"error: {sentence}")
+        return _USAGE
     return run_program(arguments)
+
+
+def _say(text: str) -> None:
+    """What can be said before the module that says things is loaded."""
+    if sys.stderr is not None:
+        print(text, file=sys.stderr)

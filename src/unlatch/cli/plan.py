@@ -31,6 +31,9 @@ Goals (repeat --goal to reward several):
   ambiguous             leaving the state whose observations are the most random
 """
 
+_LONGEST_GOAL = 2000
+"""Characters; a name has 256 bytes at most."""
+
 
 @click.command(epilog=_GOALS)
 @click.argument("model")
@@ -66,6 +69,9 @@ def plan(model: str, goals: tuple[str, ...], reward: str | None, world: str | No
 
     if bool(goals) == (reward is not None):
         raise UsageError("name either a goal (--goal ...) or --reward learned")
+    for goal in goals:
+        if len(goal) > _LONGEST_GOAL:
+            raise UsageError(f"the goal {brief(goal)} is longer than {_LONGEST_GOAL} characters")
     agent, states = _agent_model(model, options["using"])
     truth = _world(world, model)
     pursued = _reward(goals, agent)

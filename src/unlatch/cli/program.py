@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from unlatch import __version__
+from unlatch.cli.dependencies import missing_library
 from unlatch.cli.signals import INTERRUPTED, was_interrupted
 from unlatch.errors import ResourceLimitError, StorageError, UnlatchError, UsageError
 from unlatch.show.safe import plain
@@ -96,9 +97,9 @@ def run_program(arguments: Sequence[str] | None) -> int:
 
 def _told(error: BaseException) -> int:
     """Say what happened; the exit code."""
-    if isinstance(error, SystemExit | GeneratorExit):
-        raise error
-    if isinstance(error, BrokenPipeError):  # the reader has seen enough
+    if isinstance(
+        error, BrokenPipeError | SystemExit
+    ):  # the reader has seen enough; click makes an exit of it
         silence()
         return 0
     if isinstance(error, Interrupted):
@@ -143,12 +144,8 @@ def _declared(error: BaseException) -> UnlatchError | None:
             "out of memory; ask for less (fewer steps, states or symbols, shorter histories and tests), or give the "
             "process more memory"
         )
-    if isinstance(error, ImportError) and not (error.name or "").startswith("unlatch"):
-        name = (error.name or "a library that unlatch needs").partition(".")[0]
-        return UsageError(
-            f"{name} cannot be imported ({error}); install it into this Python: {sys.executable} -m pip install "
-            f"--force-reinstall {error.name.partition('.')[0] if error.name else 'unlatch'}"
-        )
+    if isinstance(error, ImportError) and (sentence := missing_library(error)) is not None:
+        return UsageError(sentence)
     if isinstance(error, OSError) and error.filename is None:
         return StorageError(f"input or output failed: {error.strerror or error}")
     return None

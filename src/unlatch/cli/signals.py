@@ -5,13 +5,12 @@ Nothing heavy is imported here: until `answer_signals` has run, an interrupt wou
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # ``signal`` itself imports enum, which takes longer than all else
 import os
-import signal
 import sys
 import time
-from typing import Any
 
-__all__ = ["INTERRUPTED", "answer_signals", "was_interrupted"]
+__all__ = ["INTERRUPTED", "answer_signals", "ignore_signals", "was_interrupted"]
 
 INTERRUPTED = 130
 """Exit code of work that was cut short."""
@@ -28,14 +27,20 @@ _asked: list[float] = []
 
 def answer_signals() -> None:
     """From now on SIGINT and SIGTERM raise `KeyboardInterrupt`, and a second one ends the process at once."""
-    numbers = [n for n in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(n) is not signal.SIG_IGN]
+    numbers = [n for n in (_signal.SIGINT, _signal.SIGTERM) if _signal.getsignal(n) is not _signal.SIG_IGN]
     for number in numbers:
-        signal.signal(number, _interrupt)
-    if hasattr(signal, "setitimer"):
-        signal.signal(signal.SIGALRM, _interrupt)
+        _signal.signal(number, _interrupt)
+    if hasattr(_signal, "setitimer"):
+        _signal.signal(_signal.SIGALRM, _interrupt)
         sys.unraisablehook = _raise_again
     if os.name != "nt":
         _watch(numbers)
+
+
+def ignore_signals() -> None:
+    """The work is done and its exit code is settled: a signal during the last clearing up must not change it."""
+    for number in (_signal.SIGINT, _signal.SIGTERM):
+        _signal.signal(number, _signal.SIG_IGN)
 
 
 def was_interrupted() -> bool:
@@ -43,26 +48,26 @@ def was_interrupted() -> bool:
     return bool(_asked)
 
 
-def _interrupt(number: int, _frame: Any) -> None:
+def _interrupt(number: int, _frame: object) -> None:
     _asked.append(time.monotonic())
     raise KeyboardInterrupt
 
 
-def _raise_again(lost: Any) -> None:
+def _raise_again(lost: sys.UnraisableHookArgs) -> None:
     """An interrupt that was raised where nothing can catch it (a callback, a finalizer) is raised once more."""
     if issubclass(lost.exc_type, KeyboardInterrupt):
-        signal.setitimer(signal.ITIMER_REAL, _AGAIN)
+        _signal.setitimer(_signal.ITIMER_REAL, _AGAIN)
     else:
         sys.__unraisablehook__(lost)
 
 
-def _watch(numbers: list[signal.Signals]) -> None:
+def _watch(numbers: list[int]) -> None:
     """End the process at the second signal from a thread, since Python's own handler waits for a kernel to return."""
     import threading
 
     ours, theirs = os.pipe()
     os.set_blocking(theirs, False)
-    signal.set_wakeup_fd(theirs, warn_on_full_buffer=False)
+    _signal.set_wakeup_fd(theirs, warn_on_full_buffer=False)
     threading.Thread(target=_end_at_second, args=(ours, frozenset(numbers)), daemon=True).start()
 
 

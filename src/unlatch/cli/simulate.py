@@ -11,6 +11,7 @@ from unlatch.cli.progress import progress
 from unlatch.core.pomdp import POMDP
 from unlatch.domains import NAMES, by_name
 from unlatch.errors import UsageError
+from unlatch.show.safe import counted
 
 _MOST_STEPS = 2_000_000_000
 """As many as one log may have."""
@@ -41,7 +42,9 @@ def simulate(
     with progress():
         log = simulate_log(model, steps, episodes=episodes, policy=_probabilities(policy), rng=generator)
         write_log(output, log)
-    screen().print(f"wrote {len(log)} steps in {log.n_episodes} episodes to {output} (seed {used})")
+    screen().print(
+        f"wrote {counted(len(log), 'step')} in {counted(log.n_episodes, 'episode')} to {output} (seed {used})"
+    )
 
 
 def domain_or_model(text: str) -> POMDP:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import unicodedata
 
-__all__ = ["brief", "columns", "encodable", "plain"]
+__all__ = ["brief", "columns", "counted", "encodable", "plain"]
 
 _ACTED_UPON = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 """Unicode categories that a terminal interprets, hides or has no glyph for: controls, formats (bidirectional overrides,
@@ -60,3 +60,8 @@ def _columns(character: str) -> int:
 def brief(text: str, most: int = 60) -> str:
     """``text`` as a message quotes it: at most ``most`` characters."""
     return repr(text) if len(text) <= most else f"{text[:most]!r}... ({len(text)} characters)"
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 step``, ``2 steps``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

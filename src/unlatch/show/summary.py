@@ -19,6 +19,7 @@ from unlatch.core.partition import Partition
 from unlatch.core.pomdp import POMDP
 from unlatch.core.psr import PSR
 from unlatch.learn.identify.entries import Undetermined, undetermined_entries
+from unlatch.show.safe import counted
 
 if TYPE_CHECKING:
     from unlatch.files.models import SavedModel
@@ -171,7 +172,7 @@ def count_sentences(summary: Summary) -> tuple[str, ...]:
     """The log, the number of states, and how sure it is."""
     if not isinstance(summary.model, POMDP):
         return ()
-    states = _counted(summary.model.n_states, "hidden state")
+    states = counted(summary.model.n_states, "hidden state")
     said = [states] if summary.steps is None else [f"{_log(summary)}; {states}"]
     if summary.evidence is not None:
         said.append(f"evidence: {summary.evidence}")
@@ -183,8 +184,8 @@ def count_sentences(summary: Summary) -> tuple[str, ...]:
 
 
 def _log(summary: Summary) -> str:
-    steps = _counted(summary.steps or 0, "step")
-    return steps if summary.episodes is None else f"{steps} in {_counted(summary.episodes, 'episode')}"
+    steps = counted(summary.steps or 0, "step")
+    return steps if summary.episodes is None else f"{steps} in {counted(summary.episodes, 'episode')}"
 
 
 def _nats(summary: Summary) -> str:
@@ -200,10 +201,6 @@ def _hankel_sentence(hankel: HankelSummary) -> str:
         f"Hankel matrix: rank {hankel.rank}, leading singular values {values} (histories to "
         f"{hankel.history_length - 1}, tests to {hankel.test_length})"
     )
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def partition_sentences(summary: Summary) -> tuple[str, ...]:
