@@ -28,9 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = INTERRUPTED
         _say("interrupted")
     ignore_signals()
-    exec(
-        "pass"
-    )  # forget an interrupt inside an exec, which would make Python kill itself by SIGINT after the exit
+    # An interrupt inside an exec, though caught, would make Python end by SIGINT; another exec makes it forget.
+    exec("pass")
     sys.exit(code)
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from unlatch.core.reward import Reward
     from unlatch.plan.exact import ExactPlanner
     from unlatch.plan.pouct import POUCT
+    from unlatch.plan.problem import Untried
     from unlatch.show.screen import Screen
 
 _GOALS = """\
@@ -80,7 +81,13 @@ def plan(model: str, goals: tuple[str, ...], reward: str | None, world: str | No
     planner = _planner(agent, pursued, generator, options)
     with progress():
         played = run_episodes(
-            truth, planner, episodes=options["episodes"], steps=options["steps"], reward=judged, rng=generator
+            truth,
+            planner,
+            episodes=options["episodes"],
+            steps=options["steps"],
+            reward=judged,
+            untried=_untried(options),
+            rng=generator,
         )
     output = screen()
     output.print(
@@ -130,9 +137,9 @@ def _planner(
     from unlatch.plan.exact import ExactPlanner
     from unlatch.plan.pouct import POUCT
 
-    untried: dict[str, Any] = {"untried": "allow"} if options["allow_untried"] else {}
+    untried = _untried(options)
     if options["planner"] == "exact":
-        return ExactPlanner(agent, reward, horizon=options["steps"], on_collapse="reset", **untried)
+        return ExactPlanner(agent, reward, horizon=options["steps"], on_collapse="reset", untried=untried)
     return POUCT(
         agent,
         reward,
@@ -141,8 +148,12 @@ def _planner(
         exploration=_exploration(options["exploration"]),
         on_collapse="reset",
         rng=rng,
-        **untried,
+        untried=untried,
     )
+
+
+def _untried(options: dict[str, Any]) -> Untried:
+    return "allow" if options["allow_untried"] else "exclude"
 
 
 def _exploration(text: str) -> Any:

@@ -99,7 +99,7 @@ class Summary:
 
 def summarize_pomdp(pomdp: POMDP) -> Summary:
     """A model of which nothing but its numbers is known."""
-    return Summary(model=pomdp, untried=tuple(pomdp.untried_actions))
+    return Summary(model=pomdp, untried=pomdp.untried_actions)
 
 
 def summarize_result(result: Any) -> Summary:
@@ -113,7 +113,7 @@ def summarize_result(result: Any) -> Summary:
         steps=result.steps,
         episodes=result.episodes,
         log_likelihood=result.log_likelihood,
-        untried=tuple(result.pomdp.untried_actions),
+        untried=result.pomdp.untried_actions,
         diagnostics=result.diagnostics,
         hankel=_hankel(result.spectral),
         complete=result.complete,
@@ -134,18 +134,36 @@ def _hankel(spectral: Any) -> HankelSummary | None:
 def summarize_saved(saved: SavedModel) -> Summary:
     """What a model file says. Its provenance may hold anything: what does not fit is taken for not known."""
     model = saved.model
+    log = _section(saved.provenance, "log")
     return Summary(
         model=model,
         partition=saved.partition,
         full_rank_actions=_recorded_names(saved.provenance, "full_rank_actions", model.action_names),
         evidence=saved.evidence,
-        steps=_recorded_count(saved.provenance, "steps"),
-        episodes=_recorded_count(saved.provenance, "episodes"),
+        steps=_recorded_count(log, "steps"),
+        episodes=_recorded_count(log, "episodes"),
         log_likelihood=saved.log_likelihood,
-        untried=tuple(model.untried_actions) if isinstance(model, POMDP) else (),
+        untried=model.untried_actions if isinstance(model, POMDP) else (),
         diagnostics=saved.diagnostics,
+        hankel=_recorded_hankel(_section(saved.provenance, "spectral")),
         complete=saved.evidence is None or saved.evidence.complete,
     )
+
+
+def _section(provenance: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = provenance.get(key)
+    return value if isinstance(value, Mapping) else {}
+
+
+def _recorded_hankel(spectral: Mapping[str, Any]) -> HankelSummary | None:
+    counts = [_recorded_count(spectral, key) for key in ("rank", "history_length", "test_length")]
+    values = spectral.get("singular_values")
+    if None in counts or not isinstance(values, list | tuple):
+        return None
+    if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+        return None
+    rank, history_length, test_length = (count or 0 for count in counts)
+    return HankelSummary(rank, tuple(map(float, values[: rank + 2])), history_length, test_length)
 
 
 def _recorded_names(
