@@ -12,6 +12,7 @@ from unlatch.cli.logs import log_options, read_input
 from unlatch.cli.options import INPUT, OUTPUT, SEED, Number, Whole
 from unlatch.cli.program import Interrupted
 from unlatch.cli.progress import progress
+from unlatch.cli.signals import was_interrupted
 
 if TYPE_CHECKING:
     from unlatch.show.screen import Screen
@@ -99,7 +100,7 @@ def learn(ctx: click.Context, /, log: Path, output: Path, seed: int | None, **op
         trajectory = read_input(ctx, log, options)
         result = learn_pomdp(trajectory, rng=seed, **_given(ctx, options))
     cut = _saved_despite_interrupt(output, result) or "interrupted" in result.diagnostics
-    if cut:
+    if cut or was_interrupted():
         raise Interrupted(f"interrupted: wrote the best model so far to {output}")
     print_result(screen(), result, output)
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from unlatch.errors import StorageError, UnlatchError, UsageError
+from unlatch.errors import StorageError, UsageError
 
 if TYPE_CHECKING:
     from unlatch.core.trajectory import Trajectory
@@ -28,8 +25,6 @@ _IN_WORDS = {
     "episode": "Column of the episode.",
     "probability": "Column of the probability with which the action was chosen.",
 }
-
-_STANDARD_INPUT = "standard input"
 
 
 def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -71,12 +66,9 @@ def read_input(ctx: click.Context, path: Path, options: dict[str, Any]) -> Traje
     arguments = _reader_options(ctx, options)
     if str(path) != "-":
         return read_log(path, **arguments)
-    with _standard_input() as copy:
-        try:
-            return read_log(copy, **arguments)
-        except UnlatchError as error:
-            error.args = tuple(str(part).replace(str(copy), _STANDARD_INPUT) for part in error.args)
-            raise
+    if sys.stdin is None:
+        raise StorageError("standard input is closed; give a file, or pipe a log in")
+    return read_log(sys.stdin.buffer, **arguments)
 
 
 def _reader_options(ctx: click.Context, options: dict[str, Any]) -> dict[str, Any]:
@@ -90,18 +82,3 @@ def _reader_options(ctx: click.Context, options: dict[str, Any]) -> dict[str, An
     options["delimiter"] = options["delimiter"].replace("\\t", "\t")
     names = (*_COLUMNS, "header", "delimiter", "encoding", "missing", "strict")
     return {name: options.pop(name) for name in names}
-
-
-@contextmanager
-def _standard_input() -> Iterator[Path]:
-    """A copy of standard input in a file of its own, since a log is read in blocks and checked for changes."""
-    if sys.stdin is None:
-        raise StorageError("standard input is closed; give a file, or pipe a log in")
-    with tempfile.TemporaryDirectory(prefix="unlatch-") as folder:
-        copy = Path(folder) / "log.csv"
-        try:
-            with copy.open("wb") as target:
-                shutil.copyfileobj(sys.stdin.buffer, target)
-        except OSError as error:
-            raise StorageError(f"{_STANDARD_INPUT}: cannot read: {error.strerror or error}") from None
-        yield copy
