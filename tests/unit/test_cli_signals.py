@@ -48,9 +48,12 @@ STUBBORN = """
 import sys, time
 import unlatch.simulation
 def simulate(*_, **__):
-    print("begun", flush=True)
+    begun = False
     while True:
         try:
+            if not begun:
+                begun = True
+                print("begun", flush=True)
             time.sleep(60)
         except KeyboardInterrupt:
             print("heard", flush=True)

@@ -40,8 +40,8 @@ def test_sparse_rows_have_the_likely_entries_largest_first() -> None:
 
 def test_auto_takes_tables_where_they_fit() -> None:
     tiger = summarize_pomdp(unlatch.domains.tiger())
-    assert "shows hear-left|-1" in shown(tiger, 100)
-    assert "→" not in shown(tiger, 100)
+    assert "shows hear-left|-1" in shown(tiger, 130)
+    assert "→" not in shown(tiger, 130)
     assert "→" in shown(tiger, 40)
     assert "→" not in shown(tiger, 40, form="table")
 
