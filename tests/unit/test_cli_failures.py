@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -220,7 +219,7 @@ def hostile_model(path: Path) -> Path:
     )
     unlatch.save_model(path, model, partition=unlatch.Partition.from_cells([[0, 1]]))
     content = json.loads(path.read_text())
-    del content["sha256"]
+    content["sha256"] = None
     content[HOSTILE_TEXT] = HOSTILE_TEXT
     content["pomdp"][HOSTILE_TEXT] = 1
     content["diagnostics"] = [{"name": HOSTILE_TEXT, "message": HOSTILE_TEXT, "details": {HOSTILE_TEXT: 1}}]
@@ -237,10 +236,10 @@ def assert_harmless(text: str) -> None:
 
 
 @pytest.fixture
-def hostile_paths(tmp_path: Path) -> Iterator[Path]:
+def hostile_paths(tmp_path: Path) -> Path:
     folder = tmp_path / "[q] \x1b[31m \u202e"
     folder.mkdir()
-    yield folder
+    return folder
 
 
 @pytest.mark.parametrize("form", ["auto", "table", "sparse", "csv"])
