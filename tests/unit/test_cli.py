@@ -96,12 +96,14 @@ def test_shell_and_python_write_the_same_file(folder: Path, tmp_path: Path) -> N
 def test_options_are_those_of_learn_pomdp_with_the_same_defaults() -> None:
     keywords = inspect.signature(unlatch.learn_pomdp).parameters
     defaults = {name: p.default for name, p in keywords.items() if p.kind is p.KEYWORD_ONLY}
-    reading = set(inspect.signature(unlatch.read_log).parameters) | {
+    reading = {
         "no_header",
         "ignore_reward",
         "ignore_probability",
+        *inspect.signature(unlatch.read_log).parameters,
     }
-    offered = {p.name: p.default for p in learn.params if p.name not in reading | {"log", "output"}}
+    values = learn.make_context("learn", ["log.csv", "-o", "m.json"]).params
+    offered = {name: value for name, value in values.items() if name not in reading | {"log", "output"}}
     assert {**offered, "rng": None} == {**defaults, "seed": None, "refine": True}
 
 
@@ -183,7 +185,7 @@ def test_a_result_that_was_cut_short_is_written_and_told(
     )
     monkeypatch.setattr("unlatch.learn.pipeline.learn_pomdp", lambda *_, **__: cut)
     model = tmp_path / "m.json"
-    code, out, err = call(capfd, "learn", str(folder / "log.csv"), "-o", str(model))
+    code, _, err = call(capfd, "learn", str(folder / "log.csv"), "-o", str(model))
     assert code == 130
     assert err == f"interrupted: wrote the best model so far to {model}\n"
     assert unlatch.load_model(model).pomdp == result.pomdp

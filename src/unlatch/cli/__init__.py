@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 
-from unlatch.cli.dependencies import missing_library
 from unlatch.cli.signals import INTERRUPTED, answer_signals, ignore_signals
 
 TYPE_CHECKING = False  # typing itself takes most of the time that an early interrupt would fall into
@@ -38,6 +37,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     try:
         from unlatch.cli.program import run_program
     except ImportError as error:
+        from unlatch.cli.dependencies import missing_library
+
         if (sentence := missing_library(error)) is None:
             raise
         _say(f"error: {sentence}")
