@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,6 +15,7 @@ from unlatch.errors import StorageError
 
 if TYPE_CHECKING:
     from unlatch.core.pomdp import POMDP
+    from unlatch.learn.pipeline import LearnResult
     from unlatch.show.screen import Screen
 
 
@@ -74,7 +75,7 @@ def _targets(out: Path) -> tuple[Path, Path, Path]:
     return targets
 
 
-def _beside_truth(output: Screen, result: Any, truth: POMDP) -> POMDP:
+def _beside_truth(output: Screen, result: LearnResult, truth: POMDP) -> POMDP:
     """Print what was learned beside the truth; the learned model, its states in the truth's order if they match."""
     from unlatch.compare.match_states import match_states
     from unlatch.show.summary import partition_sentences, summarize_pomdp, summarize_result

@@ -15,6 +15,7 @@ from unlatch.cli.progress import progress
 from unlatch.cli.signals import was_interrupted
 
 if TYPE_CHECKING:
+    from unlatch.learn.pipeline import LearnResult
     from unlatch.show.screen import Screen
 
 __all__ = ["learn", "print_result"]
@@ -117,7 +118,7 @@ def _is_given(ctx: click.Context, name: str) -> bool:
     return ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
 
 
-def _saved_despite_interrupt(output: Path, result: Any) -> bool:
+def _saved_despite_interrupt(output: Path, result: LearnResult) -> bool:
     """Write the model; an interrupt in the middle leaves the old file, so it is written once more. True then."""
     from unlatch.files.models import save_model
 
@@ -129,7 +130,7 @@ def _saved_despite_interrupt(output: Path, result: Any) -> bool:
     return False
 
 
-def print_result(screen: Screen, result: Any, output: Path) -> None:
+def print_result(screen: Screen, result: LearnResult, output: Path) -> None:
     """What was learned, how sure it is, and where it was written."""
     from unlatch.show.summary import summarize_result
     from unlatch.show.text import print_findings

@@ -75,17 +75,17 @@ class _Bar:
         if time.monotonic() - self._begun < _PATIENCE:
             return
         if self._progress is None:
-            self._start()
-        if stage != self._stage:  # a new stage begins at zero: no percentage of the last one stays
-            self._stage = stage
+            self._start(plain(stage), total)
+        elif stage != self._stage:  # a new stage begins at zero: no percentage of the last one stays
             self._progress.reset(self._task, description=plain(stage), total=total, completed=0)
+        self._stage = stage
         self._progress.update(self._task, completed=done, total=total)
 
     def stop(self) -> None:
         if self._progress is not None:
             self._progress.stop()
 
-    def _start(self) -> None:
+    def _start(self, stage: str, total: float) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -102,5 +102,5 @@ class _Bar:
             redirect_stdout=False,
             redirect_stderr=False,
         )
-        self._task = self._progress.add_task("")
+        self._task = self._progress.add_task(stage, total=total)
         self._progress.start()

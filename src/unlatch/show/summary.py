@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -21,11 +21,10 @@ from unlatch.core.psr import PSR
 from unlatch.learn.identify.entries import Undetermined, undetermined_entries
 from unlatch.show.safe import counted
 
-if TYPE_CHECKING:
-    from unlatch.files.models import SavedModel
-
 __all__ = [
     "HankelSummary",
+    "Result",
+    "Saved",
     "Summary",
     "count_sentences",
     "partition_sentences",
@@ -38,6 +37,48 @@ NOTICEABLE = 0.02
 """How far an entry must be free to move to be called undetermined: in a learned model noise moves them all."""
 
 _MOST_MOVES = 12
+
+
+class Result(Protocol):
+    """What a result of learning has to be summarized by; `LearnResult` does."""
+
+    @property
+    def pomdp(self) -> POMDP: ...
+    @property
+    def partition(self) -> Partition: ...
+    @property
+    def full_rank_actions(self) -> tuple[int, ...]: ...
+    @property
+    def evidence(self) -> Evidence | None: ...
+    @property
+    def steps(self) -> int: ...
+    @property
+    def episodes(self) -> int: ...
+    @property
+    def log_likelihood(self) -> float: ...
+    @property
+    def diagnostics(self) -> Diagnostics: ...
+    @property
+    def spectral(self) -> Any: ...
+    @property
+    def complete(self) -> bool: ...
+
+
+class Saved(Protocol):
+    """What the content of a model file has to be summarized by; `SavedModel` does."""
+
+    @property
+    def model(self) -> POMDP | PSR: ...
+    @property
+    def partition(self) -> Partition | None: ...
+    @property
+    def evidence(self) -> Evidence | None: ...
+    @property
+    def log_likelihood(self) -> float | None: ...
+    @property
+    def diagnostics(self) -> Diagnostics: ...
+    @property
+    def provenance(self) -> Mapping[str, Any]: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +143,7 @@ def summarize_pomdp(pomdp: POMDP) -> Summary:
     return Summary(model=pomdp, untried=pomdp.untried_actions)
 
 
-def summarize_result(result: Any) -> Summary:
+def summarize_result(result: Result) -> Summary:
     """What a `LearnResult` says of the model that it returns."""
     names = result.pomdp.action_names
     return Summary(
@@ -131,7 +172,7 @@ def _hankel(spectral: Any) -> HankelSummary | None:
     )
 
 
-def summarize_saved(saved: SavedModel) -> Summary:
+def summarize_saved(saved: Saved) -> Summary:
     """What a model file says. Its provenance may hold anything: what does not fit is taken for not known."""
     model = saved.model
     log = _section(saved.provenance, "log")
