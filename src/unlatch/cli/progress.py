@@ -87,14 +87,23 @@ class _Bar:
 
     def _start(self, stage: str, total: float) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
+        from rich.text import Text
+
+        begun = self._begun
+
+        class Elapsed(ProgressColumn):
+            """Seconds since the work began, whatever stage it is at."""
+
+            def render(self, task: object) -> Text:
+                return Text(f"{time.monotonic() - begun:.0f} s")
 
         size = shutil.get_terminal_size()  # given, so that rich need not make sense of COLUMNS
         self._progress = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(),
             TextColumn("{task.percentage:>3.0f}%", markup=False),
-            TimeElapsedColumn(),
+            Elapsed(),
             console=Console(
                 stderr=True, width=size.columns, height=size.lines, markup=False, emoji=False, highlight=False
             ),
