@@ -26,8 +26,9 @@ On the command line: ``unlatch --help``.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+TYPE_CHECKING = (
+    False  # as type checkers read it; to import typing takes longer than all the rest of this file
+)
 
 __version__ = "0.1.0"
 
@@ -118,6 +119,8 @@ _MODULES = ("domains", "errors")
 __all__ = ["__version__", *_HOMES, *_MODULES]
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from unlatch import domains as domains
     from unlatch import errors as errors
     from unlatch.compare.bounds import ErrorBound as ErrorBound
@@ -190,6 +193,8 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
+    import importlib
+
     if name in _HOMES:
         value = getattr(importlib.import_module(f"unlatch.{_HOMES[name]}"), name)
     elif name in _MODULES:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import unlatch
-from unlatch.cli import _run
+from unlatch.cli import run
+from unlatch.cli.learn import learn
 
 
 def call(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    code = _run(list(arguments))
+    code = run(list(arguments))
     captured = capfd.readouterr()
     return code, captured.out, captured.err
 
@@ -24,13 +27,13 @@ def call(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a log of Tiger and the model learned from it."""
     path = tmp_path_factory.mktemp("cli")
-    assert _run(["simulate", "tiger", "--steps", "20000", "--seed", "1", "-o", str(path / "log.csv")]) == 0
-    assert _run(["learn", str(path / "log.csv"), "-o", str(path / "model.json"), "--seed", "1"]) == 0
+    assert run(["simulate", "tiger", "--steps", "20000", "--seed", "1", "-o", str(path / "log.csv")]) == 0
+    assert run(["learn", str(path / "log.csv"), "-o", str(path / "model.json"), "--seed", "1"]) == 0
     return path
 
 
 def test_help_is_instant_and_imports_nothing_heavy() -> None:
-    code = "import sys, unlatch.cli; unlatch.cli._run(['--help']); print(sorted(sys.modules))"
+    code = "import sys, unlatch.cli; unlatch.cli.run(['--help']); print(sorted(sys.modules))"
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     loaded = output.splitlines()[-1]
     for name in ("simulate", "learn", "plan", "show", "demo"):
@@ -82,7 +85,26 @@ def test_learn_writes_what_learn_pomdp_returns(folder: Path) -> None:
     assert saved.pomdp == result.pomdp
     assert saved.partition == result.partition
     assert saved.provenance["seed"] == 1
-    assert saved.provenance["steps"] == 20000
+    assert saved.provenance["log"]["steps"] == 20000
+
+
+def test_shell_and_python_write_the_same_file(folder: Path, tmp_path: Path) -> None:
+    unlatch.save_model(tmp_path / "m.json", unlatch.learn_pomdp(unlatch.read_log(folder / "log.csv"), rng=1))
+    assert (tmp_path / "m.json").read_bytes() == (folder / "model.json").read_bytes()
+
+
+def test_options_are_those_of_learn_pomdp_with_the_same_defaults() -> None:
+    keywords = inspect.signature(unlatch.learn_pomdp).parameters
+    defaults = {name: p.default for name, p in keywords.items() if p.kind is p.KEYWORD_ONLY}
+    reading = {
+        "no_header",
+        "ignore_reward",
+        "ignore_probability",
+        *inspect.signature(unlatch.read_log).parameters,
+    }
+    values = learn.make_context("learn", ["log.csv", "-o", "m.json"]).params
+    offered = {name: value for name, value in values.items() if name not in reading | {"log", "output"}}
+    assert {**offered, "rng": None} == {**defaults, "seed": None, "refine": True}
 
 
 def test_learn_reports(capfd: pytest.CaptureFixture[str], folder: Path, tmp_path: Path) -> None:
@@ -90,10 +112,13 @@ def test_learn_reports(capfd: pytest.CaptureFixture[str], folder: Path, tmp_path
         capfd, "learn", str(folder / "log.csv"), "-o", str(tmp_path / "m.json"), "--seed", "1"
     )
     assert code == 0
-    assert "2 hidden states" in out
-    assert "2 states; runner-up" in out
+    assert out.startswith("20000 steps in 1 episode; 2 hidden states\n")
+    assert "evidence: 2 states; runner-up" in out
+    assert "Hankel matrix: rank 2, leading singular values 1, " in out
     assert "full-rank actions: listen" in out
     assert "observability partition: {0}, {1}" in out
+    assert "determines the whole model" not in out
+    assert f"wrote {tmp_path / 'm.json'}; see it with: unlatch show " in out
 
 
 def test_learn_without_refinement(capfd: pytest.CaptureFixture[str], folder: Path, tmp_path: Path) -> None:
@@ -107,6 +132,94 @@ def test_learn_without_refinement(capfd: pytest.CaptureFixture[str], folder: Pat
     assert plain is not None
     assert refined is not None
     assert refined.log_likelihood(log) > plain.log_likelihood(log)
+
+
+def test_columns_are_named_by_options(
+    capfd: pytest.CaptureFixture[str], folder: Path, tmp_path: Path
+) -> None:
+    rows = (folder / "log.csv").read_text().splitlines()
+    (tmp_path / "log.csv").write_text("\n".join(["did,saw,paid", *rows[1:]]) + "\n")
+    arguments = [
+        "learn",
+        str(tmp_path / "log.csv"),
+        "-o",
+        str(tmp_path / "m.json"),
+        "--no-refine",
+        "--seed",
+        "1",
+    ]
+    code, _, err = call(capfd, *arguments)
+    assert code == 3
+    assert "--action" in err
+    assert "--observation" in err
+    code, _, err = call(capfd, *arguments, "--action", "did", "--observation", "saw", "--reward", "paid")
+    assert code == 0, err
+    code, _, err = call(capfd, *arguments, "--action", "did", "--observation", "saw", "--reward", "cash")
+    assert code == 3
+    assert "no column 'cash' for the reward" in err
+    code, _, err = call(capfd, *arguments, "--reward", "paid", "--ignore-reward")
+    assert code == 2
+    assert "exclude each other" in err
+
+
+def test_a_dash_reads_standard_input(folder: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "unlatch", "learn", "-", "--no-refine", "--seed", "1", "-o"]
+    with open(folder / "log.csv", "rb") as log:
+        subprocess.run([*command, str(tmp_path / "a.json")], stdin=log, check=True, capture_output=True)
+    assert (
+        run(["learn", str(folder / "log.csv"), "--no-refine", "--seed", "1", "-o", str(tmp_path / "b.json")])
+        == 0
+    )
+    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
+    bad = subprocess.run([*command, str(tmp_path / "c.json")], input=b"", capture_output=True)
+    assert bad.returncode == 3
+    assert b"<stdin>: no data" in bad.stderr
+
+
+def test_a_result_that_was_cut_short_is_written_and_told(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, folder: Path, tmp_path: Path
+) -> None:
+    result = unlatch.learn_pomdp(unlatch.read_log(folder / "log.csv"), rng=1, refine=None)
+    cut = replace(
+        result, complete=False, diagnostics=result.diagnostics.noting("interrupted", "stopped by the user")
+    )
+    monkeypatch.setattr("unlatch.learn.pipeline.learn_pomdp", lambda *_, **__: cut)
+    model = tmp_path / "m.json"
+    code, _, err = call(capfd, "learn", str(folder / "log.csv"), "-o", str(model))
+    assert code == 130
+    assert err == f"interrupted: wrote the best model so far to {model}\n"
+    assert unlatch.load_model(model).pomdp == result.pomdp
+
+
+def test_a_time_limit_that_was_reached_is_a_note_not_an_error(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, folder: Path, tmp_path: Path
+) -> None:
+    result = unlatch.learn_pomdp(unlatch.read_log(folder / "log.csv"), rng=1, refine=None)
+    cut = replace(result, complete=False, diagnostics=result.diagnostics.noting("time_limit", "time is up"))
+    monkeypatch.setattr("unlatch.learn.pipeline.learn_pomdp", lambda *_, **__: cut)
+    code, out, err = call(capfd, "learn", str(folder / "log.csv"), "-o", str(tmp_path / "m.json"))
+    assert code == 0
+    assert "note: time is up" in out
+    assert err == ""
+
+
+def test_an_interrupt_while_the_model_is_written_does_not_lose_it(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, folder: Path, tmp_path: Path
+) -> None:
+    original, calls = unlatch.save_model, []
+
+    def save(path: Path, result: object) -> None:
+        calls.append(path)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        original(path, result)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("unlatch.files.models.save_model", save)
+    model = tmp_path / "m.json"
+    code, _, err = call(capfd, "learn", str(folder / "log.csv"), "-o", str(model), "--no-refine")
+    assert code == 130
+    assert "wrote the best model so far" in err
+    assert unlatch.load_model(model).pomdp is not None
 
 
 def test_probabilities_can_be_left_out(
@@ -267,3 +380,39 @@ def test_model_file_is_plain_json(folder: Path) -> None:
     content = json.loads((folder / "model.json").read_text())
     assert content["format"] == "unlatch-model"
     assert len(content["sha256"]) == 64
+
+
+def test_plan_leaves_out_what_was_never_tried_unless_told_otherwise(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    model = unlatch.POMDP(
+        transitions=np.ones((2, 1, 1)),
+        observations=[[[1.0, 0.0]], [[0.0, 1.0]]],
+        initial=np.ones(1),
+        action_names=("tried", "untried"),
+        observation_names=("nothing", "prize"),
+        untried_actions=("untried",),
+    )
+    unlatch.save_model(tmp_path / "m.json", model)
+    arguments = ["plan", str(tmp_path / "m.json"), "--goal", "observation:untried=prize", "--episodes", "2"]
+    for planner in ("pouct", "exact"):
+        code, out, err = call(capfd, *arguments, "--planner", planner, "--seed", "1")
+        assert code == 0, err
+        assert "first action: tried" in out
+        code, out, err = call(capfd, *arguments, "--planner", planner, "--seed", "1", "--allow-untried")
+        assert code == 0, err
+        assert "first action: untried" in out
+
+
+def test_show_prints_one_action_or_csv(capfd: pytest.CaptureFixture[str], folder: Path) -> None:
+    model = str(folder / "model.json")
+    code, out, _ = call(capfd, "show", model, "--action", "listen")
+    assert code == 0
+    assert "action open-left" not in out
+    code, out, _ = call(capfd, "show", model, "--format", "csv", "--action", "listen")
+    assert code == 0
+    assert out.startswith('"kind","action","state","to","value"\n')
+    assert "open-left" not in out
+    code, _, err = call(capfd, "show", model, "--action", "lisen")
+    assert code == 2
+    assert "'listen'" in err

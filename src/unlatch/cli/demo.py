@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from unlatch.cli.progress import progress_bar
+from unlatch.cli.options import SEED, Whole
+from unlatch.cli.program import Interrupted
+from unlatch.cli.progress import progress
+from unlatch.errors import StorageError
+
+if TYPE_CHECKING:
+    from unlatch.core.pomdp import POMDP
+    from unlatch.learn.pipeline import LearnResult
+    from unlatch.show.screen import Screen
 
 
 @click.command()
 @click.option(
-    "--steps", type=click.IntRange(min=100), default=100_000, show_default=True, help="Length of the log."
+    "--steps", type=Whole(100, 2_000_000_000), default=100_000, show_default=True, help="Length of the log."
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--seed", type=SEED, default=0, show_default=True)
 @click.option(
     "--out", type=click.Path(path_type=Path, file_okay=False), default=Path("out"), show_default=True,
     help="Folder for the log, the model and the picture.",
@@ -25,41 +35,61 @@ def demo(steps: int, seed: int, out: Path) -> None:
     neither doors nor tiger, only what was done and what was heard and paid.
     """
     from unlatch import domains
-    from unlatch.compare.match_states import match_states
-    from unlatch.errors import StorageError
     from unlatch.files.logs import write_log
     from unlatch.files.models import save_model
     from unlatch.learn.pipeline import learn_pomdp
     from unlatch.show.plots import draw_models
-    from unlatch.show.text import console, print_comparison, print_partition, print_pomdp
+    from unlatch.show.screen import screen
     from unlatch.simulation import simulate
+
+    log_path, model_path, picture_path = _targets(out)
+    truth = domains.tiger()
+    output = screen()
+    with progress():
+        log = simulate(truth, steps, rng=seed)
+        write_log(log_path, log)
+        output.print(f"1. acted {steps} times at random in Tiger; the log is {log_path}")
+        result = learn_pomdp(log, rng=seed)
+    save_model(model_path, result)
+    if "interrupted" in result.diagnostics:
+        raise Interrupted(f"interrupted: wrote the best model so far to {model_path}")
+    learned = _beside_truth(output, result, truth)
+    gap = (learned.log_likelihood(log) - truth.log_likelihood(log)) / steps
+    output.print(f"log-likelihood per step against the truth's: {gap:+.6f} nats")
+    draw_models({"learned": learned, "true": truth}, picture_path, actions=("listen", "open-left"))
+    output.print(f"3. wrote the model to {model_path} and its picture to {picture_path}")
+    output.print(f"   see it again with: unlatch show {shlex.quote(str(model_path))}")
+
+
+def _targets(out: Path) -> tuple[Path, Path, Path]:
+    """Where log, model and picture go; what stands in the way is told of before the work begins."""
+    from unlatch.files.atomic import check_target
 
     try:
         out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(f"cannot make the folder {out}: {error.strerror}") from None
-    truth = domains.tiger()
-    screen = console()
-    with progress_bar():
-        log = simulate(truth, steps, rng=seed)
-        write_log(out / "tiger.csv", log)
-        screen.print(f"1. acted {steps} times at random in Tiger; the log is {out / 'tiger.csv'}")
-        result = learn_pomdp(log, rng=seed)
-    learned = result.pomdp
-    if learned.n_states == truth.n_states:
-        learned = learned.reordered(match_states(learned, truth))
-    screen.print(f"2. learned from that log alone: {result.rank} hidden states ({result.evidence})")
-    if learned.n_states == truth.n_states:
-        print_comparison(screen, learned, truth)
-    else:
-        print_pomdp(screen, learned)
-    print_partition(screen, learned, result.partition)
-    save_model(
-        out / "tiger.json", learned, partition=result.partition, provenance={"seed": seed, "steps": steps}
+    except (OSError, ValueError) as error:
+        raise StorageError(f"cannot make the folder {out}: {getattr(error, 'strerror', error)}") from None
+    targets = out / "tiger.csv", out / "tiger.json", out / "tiger.png"
+    for target in targets:
+        check_target(target)
+    return targets
+
+
+def _beside_truth(output: Screen, result: LearnResult, truth: POMDP) -> POMDP:
+    """Print what was learned beside the truth; the learned model, its states in the truth's order if they match."""
+    from unlatch.compare.match_states import match_states
+    from unlatch.show.summary import partition_sentences, summarize_pomdp, summarize_result
+    from unlatch.show.text import print_comparison, print_model
+
+    output.print(
+        f"2. learned from that log alone: {result.states} hidden states ({result.evidence})", indent="   "
     )
-    models = {"learned": learned, "true": truth}
-    draw_models(models, out / "tiger.png", actions=("listen", "open-left"))
-    gap = (learned.log_likelihood(log) - truth.log_likelihood(log)) / steps
-    screen.print(f"log-likelihood per step against the truth's: {gap:+.6f} nats")
-    screen.print(f"3. wrote the model to {out / 'tiger.json'} and its picture to {out / 'tiger.png'}")
-    screen.print(f"   see it again with: unlatch show {out / 'tiger.json'}")
+    learned: POMDP = result.pomdp
+    if result.states == truth.n_states:
+        learned = learned.reordered(match_states(learned, truth))
+        print_comparison(output, learned, truth)
+    else:
+        print_model(output, summarize_pomdp(learned))
+    for sentence in partition_sentences(summarize_result(result)):
+        output.print(sentence, indent="  ")
+    return learned

@@ -7,18 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from unlatch.cli.progress import progress_bar
+from unlatch.cli.options import SEED, Whole
+from unlatch.cli.progress import progress
 from unlatch.errors import UsageError
+from unlatch.show.safe import brief
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from unlatch.core.partition_model import PartitionModel
     from unlatch.core.pomdp import POMDP
     from unlatch.core.psr import PSR
     from unlatch.core.reward import Reward
     from unlatch.plan.exact import ExactPlanner
     from unlatch.plan.pouct import POUCT
+    from unlatch.plan.problem import Untried
+    from unlatch.show.screen import Screen
 
 _GOALS = """\
 \b
@@ -30,6 +32,9 @@ Goals (repeat --goal to reward several):
   ambiguous             leaving the state whose observations are the most random
 """
 
+_LONGEST_GOAL = 2000
+"""Characters; a name has 256 bytes at most."""
+
 
 @click.command(epilog=_GOALS)
 @click.argument("model")
@@ -37,12 +42,8 @@ Goals (repeat --goal to reward several):
     "--goal", "goals", multiple=True, metavar="GOAL", help="What to pursue, +1 each time; see below."
 )
 @click.option("--reward", type=click.Choice(["learned"]), help="Pursue the rewards that were logged.")
-@click.option(
-    "--steps", type=click.IntRange(min=1), default=10, show_default=True, help="Steps of an episode."
-)
-@click.option(
-    "--episodes", type=click.IntRange(min=1), default=100, show_default=True, help="Episodes to run."
-)
+@click.option("--steps", type=Whole(), default=10, show_default=True, help="Steps of an episode.")
+@click.option("--episodes", type=Whole(), default=100, show_default=True, help="Episodes to run.")
 @click.option(
     "--in", "world", metavar="DOMAIN|MODEL", help="The true system to act in; the model itself by default."
 )
@@ -54,43 +55,49 @@ Goals (repeat --goal to reward several):
     help="Plan with the POMDP, with the estimate that is certain up to cells, or with the PSR.",
 )
 @click.option("--planner", type=click.Choice(["pouct", "exact"]), default="pouct", show_default=True)
-@click.option(
-    "--simulations", type=click.IntRange(min=0), default=1000, show_default=True, help="Per decision (pouct)."
-)
-@click.option(
-    "--depth", type=click.IntRange(min=1), default=3, show_default=True, help="Steps looked ahead (pouct)."
-)
+@click.option("--simulations", type=Whole(0), default=1000, show_default=True, help="Per decision (pouct).")
+@click.option("--depth", type=Whole(), default=3, show_default=True, help="Steps looked ahead (pouct).")
 @click.option(
     "--exploration", default="auto", show_default=True, help="auto, or a number; the paper's is 2 (pouct)."
 )
-@click.option("--seed", type=click.IntRange(min=0), help="Seed; drawn and printed if not given.")
+@click.option("--allow-untried", is_flag=True, help="Also choose actions that the log never tried.")
+@click.option("--seed", type=SEED, help="Seed; drawn and printed if not given.")
 def plan(model: str, goals: tuple[str, ...], reward: str | None, world: str | None, **options: Any) -> None:
     """Plan with MODEL (a model file or a domain) towards a goal, act in the true system, and report how it went."""
     from unlatch.core.random import resolve_rng
     from unlatch.plan.episodes import run_episodes
-    from unlatch.show.text import console
+    from unlatch.show.screen import screen
 
     if bool(goals) == (reward is not None):
         raise UsageError("name either a goal (--goal ...) or --reward learned")
+    for goal in goals:
+        if len(goal) > _LONGEST_GOAL:
+            raise UsageError(f"the goal {brief(goal)} is longer than {_LONGEST_GOAL} characters")
     agent, states = _agent_model(model, options["using"])
     truth = _world(world, model)
     pursued = _reward(goals, agent)
     judged = _judge(goals, agent, states, truth)
     generator, seed = resolve_rng(options["seed"])
     planner = _planner(agent, pursued, generator, options)
-    with progress_bar():
+    with progress():
         played = run_episodes(
-            truth, planner, episodes=options["episodes"], steps=options["steps"], reward=judged, rng=generator
+            truth,
+            planner,
+            episodes=options["episodes"],
+            steps=options["steps"],
+            reward=judged,
+            untried=_untried(options),
+            rng=generator,
         )
-    screen = console()
-    screen.print(
+    output = screen()
+    output.print(
         f"return over {options['steps']} steps: {played.mean:.3f} ± {played.standard_error:.3f} (standard error, "
         f"{len(played)} episodes, seed {seed})"
     )
-    _print_policy(screen, planner)
-    _print_time(screen, played, judged, truth)
+    _print_policy(output, planner)
+    _print_time(output, played, judged, truth)
     if played.collapses.sum():
-        screen.print(
+        output.print(
             f"{int(played.collapses.sum())} observations were impossible under the model; the belief restarted"
         )
 
@@ -130,8 +137,9 @@ def _planner(
     from unlatch.plan.exact import ExactPlanner
     from unlatch.plan.pouct import POUCT
 
+    untried = _untried(options)
     if options["planner"] == "exact":
-        return ExactPlanner(agent, reward, horizon=options["steps"], on_collapse="reset")
+        return ExactPlanner(agent, reward, horizon=options["steps"], on_collapse="reset", untried=untried)
     return POUCT(
         agent,
         reward,
@@ -140,7 +148,12 @@ def _planner(
         exploration=_exploration(options["exploration"]),
         on_collapse="reset",
         rng=rng,
+        untried=untried,
     )
+
+
+def _untried(options: dict[str, Any]) -> Untried:
+    return "allow" if options["allow_untried"] else "exclude"
 
 
 def _exploration(text: str) -> Any:
@@ -149,7 +162,7 @@ def _exploration(text: str) -> Any:
     try:
         return float(text)
     except ValueError:
-        raise UsageError(f"--exploration takes auto or a number, got {text!r}") from None
+        raise UsageError(f"--exploration takes auto or a number, got {brief(text)}") from None
 
 
 def _reward(goals: tuple[str, ...], model: POMDP | PartitionModel | PSR) -> Reward:
@@ -176,28 +189,33 @@ def _states(goal: str, model: Any) -> tuple[int | str, ...]:
     kind, _, rest = goal.partition(":")
     if kind == "state" and rest:
         known = getattr(model, "state_names", ())
-        return (rest,) if rest in known or not rest.isdigit() else (int(rest),)
+        return (rest,) if rest in known or not _is_index(rest) else (int(rest),)
     if kind == "ambiguous" and not rest:
         return (most_ambiguous_state(model),)
     if kind == "where" and rest:
         found = states_where(model, "argmax", dict(_assignment(part) for part in rest.split(",")))
         if not found:
-            raise UsageError(f"no state of the model answers to {goal!r}")
+            raise UsageError(f"no state of the model answers to {brief(goal)}")
         return tuple(found)
-    raise UsageError(f"cannot read the goal {goal!r}; see unlatch plan --help")
+    raise UsageError(f"cannot read the goal {brief(goal)}; see unlatch plan --help")
 
 
 def _assignment(text: str) -> tuple[str, str]:
     action, separator, observation = text.partition("=")
     if not separator or not action or not observation:
-        raise UsageError(f"cannot read {text!r}; write ACTION=OBSERVATION")
+        raise UsageError(f"cannot read {brief(text)}; write ACTION=OBSERVATION")
     return action, observation
 
 
 def _number(text: str) -> int:
-    if not text.isdigit():
-        raise UsageError(f"cell:{text} should name a cell by its number")
+    if not _is_index(text):
+        raise UsageError(f"a cell is named by its number, as in cell:0, got {brief(text)}")
     return int(text)
+
+
+def _is_index(text: str) -> bool:
+    """ASCII digits and few of them: ``²`` is a digit as well, and Python reads no number of 5,000 of them."""
+    return text.isascii() and text.isdigit() and len(text) <= 18
 
 
 def _judge(goals: tuple[str, ...], agent: Any, states: POMDP | None, truth: POMDP) -> Reward:
@@ -221,11 +239,9 @@ def _judge(goals: tuple[str, ...], agent: Any, states: POMDP | None, truth: POMD
 # --- what is printed -----------------------------------------------------------------------------------
 
 
-def _print_policy(screen: Console, planner: POUCT | ExactPlanner, most: int = 8) -> None:
+def _print_policy(output: Screen, planner: POUCT | ExactPlanner, most: int = 8) -> None:
     """The first action, and what follows each of the likeliest observations."""
     import numpy as np
-    from rich.table import Table
-    from rich.text import Text
 
     from unlatch.core.partition_model import PartitionModel
 
@@ -234,32 +250,32 @@ def _print_policy(screen: Console, planner: POUCT | ExactPlanner, most: int = 8)
     first = planner.action()
     psr = model.psr if isinstance(model, PartitionModel) else model.to_psr()
     chances = psr.predict(planner.belief)[first]
-    table = Table(
-        title=f"first action: {model.action_names[first]}", title_justify="left", title_style="bold"
-    )
-    for heading in ("then observing", "probability", "belief", "next action"):
-        table.add_column(heading)
+    rows = []
     for o in np.argsort(-chances, kind="stable")[:most]:
         if chances[o] < 1e-3:
             continue
         planner.reset()
         planner.observe(first, int(o))
-        belief = ", ".join(f"{share:.2f}" for share in planner.belief)
-        table.add_row(
-            Text(model.observation_names[o]),
-            f"{chances[o]:.3f}",
-            belief,
-            Text(model.action_names[planner.action()]),
-        )
-    screen.print(table)
+        following = model.action_names[planner.action()]
+        rows.append([model.observation_names[o], f"{chances[o]:.3f}", following, _belief(planner.belief)])
+    header = ["then observing", "probability", "next action", "belief"]
+    output.table(f"first action: {model.action_names[first]}", header, rows)
 
 
-def _print_time(screen: Console, played: Any, judged: Reward, truth: POMDP) -> None:
+def _belief(belief: Any, most: int = 6) -> str:
+    """All of a short belief; of a long one the likeliest coordinates."""
+    if len(belief) <= most:
+        return ", ".join(f"{share:.2f}" for share in belief)
+    likeliest = sorted(range(len(belief)), key=lambda k: -belief[k])[:most]
+    return ", ".join(f"{k}: {belief[k]:.2f}" for k in likeliest if belief[k] >= 5e-3) + ", ..."
+
+
+def _print_time(output: Screen, played: Any, judged: Reward, truth: POMDP) -> None:
     resolved = judged.resolve(truth)
     goal = [s for s in range(truth.n_states) if resolved.states[s] > 0]
     shares = played.share_of_time
     if goal:
         names = ", ".join(truth.state_names[s] for s in goal)
-        screen.print(f"share of time in the goal ({names}): {shares[goal].sum():.3f}", markup=False)
+        output.print(f"share of time in the goal ({names}): {shares[goal].sum():.3f}", indent="  ")
     listing = ", ".join(f"{name} {share:.3f}" for name, share in zip(truth.state_names, shares, strict=True))
-    screen.print(f"share of time by true state: {listing}", markup=False)
+    output.print(f"share of time by true state: {listing}", indent="  ")

@@ -8,7 +8,10 @@ from pathlib import Path
 
 import click
 
-from unlatch.cli.progress import progress_bar
+from unlatch.cli.options import Number, Whole
+from unlatch.cli.program import Interrupted, say
+from unlatch.cli.progress import progress
+from unlatch.errors import StorageError
 
 _GIGABYTES = 1.5
 """Memory of a worker at the longest logs, 2e7 steps."""
@@ -18,17 +21,17 @@ _NAMES = ("fig5", "fig6", "fig7", "fig9", "table2", "table3", "table4", "table5"
 
 @click.command()
 @click.argument("target", type=click.Choice(_NAMES))
-@click.option("--seeds", type=click.IntRange(min=1), default=20, show_default=True, help="Logs per domain.")
+@click.option("--seeds", type=Whole(most=100_000), default=20, show_default=True, help="Logs per domain.")
 @click.option(
-    "--workers", type=click.IntRange(min=1), default=1, show_default=True, help="Processes, one thread each."
+    "--workers", type=Whole(most=1024), default=1, show_default=True, help="Processes, one thread each."
 )
 @click.option(
     "--out", type=click.Path(path_type=Path, file_okay=False), default=Path("reproduction"), show_default=True,
     help="Folder for units, rows, figures and tables.",
 )  # fmt: skip
-@click.option("--sizes-up-to", type=click.IntRange(min=30_000), metavar="N", help="Leave out longer logs.")
+@click.option("--sizes-up-to", type=Whole(30_000, 2_000_000_000), metavar="N", help="Leave out longer logs.")
 @click.option(
-    "--time-limit", type=click.FloatRange(min=0, min_open=True), default=3600.0, show_default=True,
+    "--time-limit", type=Number(above=0), default=3600.0, show_default=True,
     help="Seconds after which a unit is killed and recorded as failed.",
 )  # fmt: skip
 @click.option("--force", is_flag=True, help="Go on in a folder made with other settings; kept on record.")
@@ -40,13 +43,14 @@ def reproduce(
     Work is done in units that are kept one by one: a run that was killed, or interrupted by Ctrl-C, goes on
     where it stopped when the same command is given again. Several such commands may share a folder.
     """
-    from unlatch.show.text import console
+    from unlatch.show.screen import screen
     from unlatch.study.reproduction import reproduce_targets
 
+    _check_folder(out, target)
     if sizes_up_to is None:
-        click.echo(f"each of {workers} workers needs up to {_GIGABYTES} GB of memory", err=True)
+        say(f"each of {workers} workers needs up to {_GIGABYTES} GB of memory")
     try:
-        with progress_bar():
+        with progress():
             done = reproduce_targets(
                 target,
                 out,
@@ -57,13 +61,22 @@ def reproduce(
                 force=force,
             )
     except KeyboardInterrupt:
-        click.echo(f"finished units are kept; go on with: unlatch {shlex.join(sys.argv[1:])}", err=True)
-        raise
-    screen = console()
+        again = f"unlatch {shlex.join(sys.argv[1:])}"
+        raise Interrupted(f"interrupted: finished units are kept; go on with: {again}") from None
+    output = screen()
     for study, summary in done.summaries.items():
         failed = f", {summary.failed} failed (see {out / study / 'rows.csv'})" if summary.failed else ""
-        screen.print(
-            f"{study}: {summary.finished} units{failed}; {summary.run_here} of them run now", markup=False
-        )
+        output.print(f"{study}: {summary.finished} units{failed}; {summary.run_here} of them run now")
     for path in done.files:
-        screen.print(f"wrote {path}", markup=False)
+        output.print(f"wrote {path}")
+
+
+def _check_folder(out: Path, target: str) -> None:
+    """Whether the folder can be written to, before hours of work."""
+    from unlatch.files.atomic import check_target
+
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        raise StorageError(f"cannot make the folder {out}: {getattr(error, 'strerror', error)}") from None
+    check_target(out / f"{target}.md")

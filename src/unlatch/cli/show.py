@@ -2,34 +2,91 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from unlatch.cli.options import INPUT, OUTPUT
+from unlatch.errors import ModelFileError, UsageError
+
+if TYPE_CHECKING:
+    from unlatch.files.models import SavedModel
+
+_LOOKED_AT = 4096
+"""Bytes of a file that is no model, to tell whether it is a log."""
+
 
 @click.command()
-@click.argument("model", type=click.Path(path_type=Path))
-@click.option("--picture", type=click.Path(path_type=Path), help="Also draw the state graphs to this file.")
-def show(model: Path, picture: Path | None) -> None:
+@click.argument("model", type=INPUT)
+@click.option(
+    "--action", "actions", multiple=True, metavar="NAME", help="Print this action only; repeatable."
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["auto", "table", "sparse", "csv"]),
+    default="auto",
+    show_default=True,
+    help="Tables, or per state the likely entries only, or all numbers as CSV; auto takes tables if they fit.",
+)
+@click.option("--picture", type=OUTPUT, help="Also draw the state graphs to this file.")
+def show(model: Path, actions: tuple[str, ...], form: str, picture: Path | None) -> None:
     """Print MODEL: its states, what the log could not tell apart, and every action's matrices."""
-    from unlatch.errors import UsageError
-    from unlatch.files.models import load_model
-    from unlatch.show.text import console, print_diagnostics, print_partition, print_pomdp, print_psr
+    from unlatch.show.screen import screen
+    from unlatch.show.summary import summarize_saved
+    from unlatch.show.text import print_csv, print_summary
 
-    saved = load_model(model)
-    screen = console()
-    if saved.pomdp is not None:
-        print_pomdp(screen, saved.pomdp, saved.partition)
-        if saved.partition is not None:
-            actions = saved.provenance.get("full_rank_actions", ())
-            print_partition(screen, saved.pomdp, saved.partition, [str(action) for action in actions])
-    elif saved.psr is not None:
-        print_psr(screen, saved.psr)
-    print_diagnostics(screen, saved.diagnostics)
     if picture is not None:
+        _check_picture(picture, model)
+    saved = _loaded(model)
+    if picture is not None and saved.pomdp is None:
+        raise UsageError(f"{model} holds a PSR, which has no states to draw")
+    output = screen()
+    if form == "csv":
+        if saved.pomdp is None:
+            raise UsageError(
+                f"{model} holds a PSR, whose coordinates are not states; --format csv is for POMDPs"
+            )
+        print_csv(output, saved.pomdp, actions)
+    else:
+        print_summary(output, summarize_saved(saved), form=form, actions=actions)  # type: ignore[arg-type]
+    if picture is not None and saved.pomdp is not None:
         from unlatch.show.plots import draw_models
 
-        if saved.pomdp is None:
-            raise UsageError(f"{model} holds a PSR, which has no states to draw")
-        draw_models({model.stem: saved.pomdp}, picture)
-        screen.print(f"drew {picture}", markup=False)
+        draw_models({model.stem: saved.pomdp}, picture, actions=actions or None)
+        if form != "csv":
+            output.print(f"drew {picture}")
+
+
+def _check_picture(picture: Path, model: Path) -> None:
+    from unlatch.files.atomic import check_target
+
+    check_target(picture, not_over=(model,))
+
+
+def _loaded(path: Path) -> SavedModel:
+    from unlatch.files.models import load_model
+
+    try:
+        return load_model(path)
+    except ModelFileError:
+        if not _looks_like_a_log(path):
+            raise
+    raise ModelFileError(
+        f"{path} is a log, not a model; learn a model from it: unlatch learn {shlex.quote(str(path))} -o model.json"
+    )
+
+
+def _looks_like_a_log(path: Path) -> bool:
+    """Whether a file that is no model has a header as logs have, or at least the name of a table."""
+    try:
+        with path.open("rb") as handle:
+            head = handle.read(_LOOKED_AT)
+    except OSError:
+        return False
+    first = head.partition(b"\n")[0].lower()
+    if b"\0" in head or not head or head.lstrip().startswith((b"{", b"[")):
+        return False
+    return (b"action" in first and b"observation" in first) or path.suffix.lower() in (".csv", ".tsv")

@@ -6,37 +6,45 @@ from pathlib import Path
 
 import click
 
-from unlatch.cli.progress import progress_bar
+from unlatch.cli.options import OUTPUT, SEED, Whole
+from unlatch.cli.progress import progress
 from unlatch.core.pomdp import POMDP
 from unlatch.domains import NAMES, by_name
 from unlatch.errors import UsageError
+from unlatch.show.safe import counted
+
+_MOST_STEPS = 2_000_000_000
+"""As many as one log may have."""
 
 
 @click.command(epilog=f"Domains: {', '.join(NAMES)}; with parameters: tmaze:rooms=3,fail=0.1")
 @click.argument("domain")
-@click.option("--steps", type=click.IntRange(min=1), required=True, help="Steps of every episode.")
+@click.option("--steps", type=Whole(most=_MOST_STEPS), required=True, help="Steps of every episode.")
 @click.option(
-    "--episodes", type=click.IntRange(min=1), default=1, show_default=True, help="Number of episodes."
+    "--episodes", type=Whole(most=_MOST_STEPS), default=1, show_default=True, help="Number of episodes."
 )
 @click.option("--policy", metavar="P,P,...", help="Probability of every action; uniform by default.")
-@click.option("--seed", type=click.IntRange(min=0), help="Seed; drawn and printed if not given.")
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), required=True, help="The log to write (CSV)."
-)
+@click.option("--seed", type=SEED, help="Seed; drawn and printed if not given.")
+@click.option("-o", "--output", type=OUTPUT, required=True, help="The log to write (CSV).")
 def simulate(
     domain: str, steps: int, episodes: int, policy: str | None, seed: int | None, output: Path
 ) -> None:
     """Sample a log of blind exploration in DOMAIN, which is a domain's name or a model file."""
     from unlatch.core.random import resolve_rng
+    from unlatch.files.atomic import check_target
     from unlatch.files.logs import write_log
+    from unlatch.show.screen import screen
     from unlatch.simulation import simulate as simulate_log
 
+    check_target(output, not_over=(Path(domain),) if Path(domain).suffix else ())
     model = domain_or_model(domain)
     generator, used = resolve_rng(seed)
-    with progress_bar():
+    with progress():
         log = simulate_log(model, steps, episodes=episodes, policy=_probabilities(policy), rng=generator)
         write_log(output, log)
-    click.echo(f"wrote {len(log)} steps in {log.n_episodes} episodes to {output} (seed {used})")
+    screen().print(
+        f"wrote {counted(len(log), 'step')} in {counted(log.n_episodes, 'episode')} to {output} (seed {used})"
+    )
 
 
 def domain_or_model(text: str) -> POMDP:

@@ -1,0 +1,84 @@
+"""Options of commands that read a log, and the reading itself."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from unlatch.errors import StorageError, UsageError
+
+if TYPE_CHECKING:
+    from unlatch.core.trajectory import Trajectory
+
+__all__ = ["log_options", "read_input"]
+
+_COLUMNS = ("action", "observation", "reward", "episode", "probability")
+
+_IN_WORDS = {
+    "action": "Column of the action.",
+    "observation": "Column of the observation that followed it.",
+    "reward": "Column of the reward.",
+    "episode": "Column of the episode.",
+    "probability": "Column of the probability with which the action was chosen.",
+}
+
+
+def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of every command that reads a log."""
+    options = [
+        click.option(f"--{name}", metavar="NAME", default=name, show_default=True, help=_IN_WORDS[name])
+        for name in _COLUMNS
+    ]
+    options += [
+        click.option("--delimiter", default=",", show_default=True, help="What separates the columns."),
+        click.option("--encoding", default="utf-8", show_default=True, help="Text encoding of the log."),
+        click.option(
+            "--no-header", is_flag=True, help="Columns are action, observation[, reward[, episode]]."
+        ),
+        click.option(
+            "--missing",
+            type=click.Choice(["refuse", "split"]),
+            default="refuse",
+            show_default=True,
+            help="What an empty cell means: an error, or a gap that splits the log.",
+        ),
+        click.option("--ignore-reward", is_flag=True, help="Leave the reward column out of what is learned."),
+        click.option(
+            "--ignore-probability",
+            is_flag=True,
+            help="Leave the probability column out: actions did not depend on observations.",
+        ),
+        click.option("--strict", is_flag=True, help="Refuse a log whose last line is cut off."),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def read_input(ctx: click.Context, path: Path, options: dict[str, Any]) -> Trajectory:
+    """Read a log, or standard input for ``-``, taking the reader's options out of ``options``."""
+    from unlatch.files.logs import read_log
+
+    arguments = _reader_options(ctx, options)
+    if str(path) != "-":
+        return read_log(path, **arguments)
+    if sys.stdin is None:
+        raise StorageError("standard input is closed; give a file, or pipe a log in")
+    return read_log(sys.stdin.buffer, **arguments)
+
+
+def _reader_options(ctx: click.Context, options: dict[str, Any]) -> dict[str, Any]:
+    for name in ("reward", "probability"):
+        source = ctx.get_parameter_source(name)
+        if options.pop(f"ignore_{name}"):
+            if source is not click.core.ParameterSource.DEFAULT:
+                raise UsageError(f"--{name} and --ignore-{name} exclude each other")
+            options[name] = None
+    options["header"] = not options.pop("no_header")
+    options["delimiter"] = options["delimiter"].replace("\\t", "\t")
+    names = (*_COLUMNS, "header", "delimiter", "encoding", "missing", "strict")
+    return {name: options.pop(name) for name in names}

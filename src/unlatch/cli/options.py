@@ -1,0 +1,61 @@
+"""Kinds of options that several commands share."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import click
+
+from unlatch.show.safe import brief
+
+__all__ = ["INPUT", "OUTPUT", "SEED", "Number", "Whole"]
+
+_LARGEST = 2**31 - 1
+_DIGITS = 20
+"""More digits than any number that is allowed has; beyond some thousands Python refuses to read them at all."""
+
+
+class Whole(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.5 on only
+    """A whole number between bounds; the message for another one names both bounds."""
+
+    name = "integer"
+
+    def __init__(self, least: int = 1, most: int = _LARGEST) -> None:
+        self.least, self.most = least, most
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        digits = value.strip().removeprefix("-")
+        if not (digits.isascii() and digits.isdigit()):
+            self.fail(f"{brief(value)} is no whole number", param, ctx)
+        number = int(value) if len(digits) <= _DIGITS else None
+        if number is None or not self.least <= number <= self.most:
+            self.fail(f"{brief(value)} is not in the range from {self.least} to {self.most}", param, ctx)
+        return number
+
+
+class Number(click.ParamType):  # type: ignore[type-arg]
+    """A finite number, above ``above`` if that is given."""
+
+    name = "number"
+
+    def __init__(self, above: float | None = None) -> None:
+        self.above = above
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            number = float(value)
+        except ValueError:
+            self.fail(f"{brief(str(value))} is no number", param, ctx)
+        if not math.isfinite(number) or (self.above is not None and not number > self.above):
+            bound = "" if self.above is None else f" above {self.above:g}"
+            self.fail(f"{brief(str(value))} is no finite number{bound}", param, ctx)
+        return number
+
+
+SEED = Whole(0, 2**63 - 1)
+INPUT = click.Path(path_type=Path)
+OUTPUT = click.Path(path_type=Path)
