@@ -17,6 +17,7 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", README.read_text(), flags=re.S)
 
 
+@pytest.mark.slow
 def test_python_blocks_run_in_order(capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, object] = {}
     for block in blocks("python"):
@@ -27,6 +28,7 @@ def test_python_blocks_run_in_order(capsys: pytest.CaptureFixture[str]) -> None:
     assert printed.endswith("listen\n")
 
 
+@pytest.mark.slow
 def test_shell_commands_are_understood(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     commands = [line for block in blocks("") for line in block.splitlines() if line.startswith("unlatch ")]

@@ -1,4 +1,4 @@
-"""A damaged or unwritable kernel cache costs a compilation, never the result (FAULTS E11)."""
+"""A damaged or unwritable kernel cache costs a compilation, never the result."""
 
 from __future__ import annotations
 
