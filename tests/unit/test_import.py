@@ -71,7 +71,7 @@ def test_no_table_could_declare_these():
         ("cli", "learn.baselines"),
         ("plan", "learn"),
         ("files", "learn.pipeline"),
-        ("learn.spectral", "files.atomic"),
+        ("learn.spectral", "files.plain"),
         ("study.jobs", "core"),
     ]
     found = rooms.forbidden({room: {target: {"file.py"}} for room, target in edges})
