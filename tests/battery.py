@@ -13,10 +13,14 @@ from typing import Any
 import numpy as np
 
 import unlatch
+from sizes import UNCOMPILED, sized
 from unlatch import POMDP, PSR, Trajectory
 from unlatch.errors import UnlatchError
 
 ROUNDING = 1e-9
+
+SECONDS = 5 if UNCOMPILED else 20
+"""Time limit of the learner that has one."""
 
 EPISODE = 15
 """Steps of the episodes of a log of many."""
@@ -76,7 +80,7 @@ def _any_model(log: Any, seed: int) -> POMDP:
 
 LEARNERS = [
     Learner(
-        "learn_pomdp", lambda log, seed: unlatch.learn_pomdp(log, time_limit=20, rng=seed), explains=True
+        "learn_pomdp", lambda log, seed: unlatch.learn_pomdp(log, time_limit=SECONDS, rng=seed), explains=True
     ),
     Learner("spectral", lambda log, seed: unlatch.learn_pomdp(log, refine=None, rng=seed), explains=False),
     Learner("learn_em", lambda log, seed: unlatch.learn_em(log, 2, iterations=50, rng=seed), explains=True),
@@ -141,12 +145,14 @@ def _rewarded(steps: int) -> Trajectory:
     return random_log(steps, rewards=np.random.default_rng(5).integers(0, 2, steps) * 1.5 - 1)
 
 
+LONG, MEDIUM = sized(2_000, 400), sized(900, 300)
+
 SHORT = [0, 1, 2, 3, 5, 8, 13, 21, 34, 50, 60]
 
 LOGS: dict[str, Callable[[], Trajectory]] = {
     **{f"{steps} steps": lambda steps=steps: random_log(steps) for steps in SHORT},
-    "one long episode": lambda: random_log(2_000),
-    "many episodes": lambda: random_log(900, episode_starts=np.arange(0, 900, EPISODE)),
+    "one long episode": lambda: random_log(LONG),
+    "many episodes": lambda: random_log(MEDIUM, episode_starts=np.arange(0, MEDIUM, EPISODE)),
     "episodes of one step": lambda: random_log(300, episode_starts=np.arange(300)),
     "episodes of two steps": lambda: random_log(300, episode_starts=np.arange(0, 300, 2)),
     "one episode of many steps among short ones": lambda: random_log(400, episode_starts=[0, 1, 2, 3]),
@@ -154,13 +160,13 @@ LOGS: dict[str, Callable[[], Trajectory]] = {
     "constant observations, one action": lambda: _constant(300, 1),
     "one of three actions": lambda: _one_action(500, 3),
     "one action": lambda: _one_action(500, 1),
-    "symbols that never come": lambda: random_log(800, actions=3, observations=5),
+    "symbols that never come": lambda: random_log(MEDIUM, actions=3, observations=5),
     "a cycle of three": lambda: Trajectory(np.zeros(600, dtype=int), np.arange(600) % 3),
-    "absorbed": lambda: _absorbed(900),
-    "drifting": lambda: _drifting(2_000),
-    "a deterministic policy": lambda: _policy(600),
-    "rewards": lambda: _rewarded(800),
-    "logged probabilities": lambda: random_log(800, probabilities=np.full(800, 0.5)),
+    "absorbed": lambda: _absorbed(MEDIUM),
+    "drifting": lambda: _drifting(LONG),
+    "a deterministic policy": lambda: _policy(MEDIUM),
+    "rewards": lambda: _rewarded(MEDIUM),
+    "logged probabilities": lambda: random_log(MEDIUM, probabilities=np.full(MEDIUM, 0.5)),
     "as many symbols as steps, nearly": lambda: Trajectory(np.arange(120) % 2, np.arange(120) // 2 % 50),
 }
 

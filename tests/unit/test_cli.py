@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import unlatch
-from sizes import steps
+from sizes import sized
 from unlatch.cli import _run
 
 
@@ -26,7 +26,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a log of Tiger and the model learned from it."""
     path = tmp_path_factory.mktemp("cli")
     assert (
-        _run(["simulate", "tiger", "--steps", str(steps(20_000)), "--seed", "1", "-o", str(path / "log.csv")])
+        _run(["simulate", "tiger", "--steps", str(sized(20_000)), "--seed", "1", "-o", str(path / "log.csv")])
         == 0
     )
     assert _run(["learn", str(path / "log.csv"), "-o", str(path / "model.json"), "--seed", "1"]) == 0
