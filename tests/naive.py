@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -101,6 +102,52 @@ def filter_steps(
         belief = [value / probability for value in after]
         total += math.log(probability)
     return total, belief, len(actions)
+
+
+def all_paths(
+    pomdp: POMDP, actions: Sequence[int], observations: Sequence[int]
+) -> list[tuple[tuple[int, ...], float]]:
+    """Every path of hidden states, one more than steps, with its probability and that of what was seen."""
+    found = []
+    for path in itertools.product(range(pomdp.n_states), repeat=len(actions) + 1):
+        probability = float(pomdp.initial[path[0]])
+        for t, (action, observation) in enumerate(zip(actions, observations, strict=True)):
+            shower = path[t] if pomdp.emission == "departure" else path[t + 1]
+            probability *= float(pomdp.transitions[action, path[t], path[t + 1]])
+            probability *= float(pomdp.observations[action, shower, observation])
+        found.append((path, probability))
+    return found
+
+
+def predict_rows(model: PSR, actions: Sequence[int], observations: Sequence[int]) -> list[list[float]]:
+    """Probability of every observation at every step, as a ratio of probabilities of sequences."""
+    rows = []
+    for t in range(len(actions)):
+        before = model.probability(actions[:t], observations[:t])
+        rows.append(
+            [
+                model.probability(actions[: t + 1], [*observations[:t], o]) / before
+                for o in range(model.n_observations)
+            ]
+        )
+    return rows
+
+
+def smooth_rows(
+    model: PSR, actions: Sequence[int], observations: Sequence[int], *, reached: bool
+) -> NDArray[np.float64]:
+    """Distribution of every step's state given all steps: forward times backward products, never rescaled."""
+    matrices = [model.updates[a, o] for a, o in zip(actions, observations, strict=True)]
+    rows = []
+    for t in range(len(matrices)):
+        cut = t + 1 if reached else t
+        forward, backward = model.initial, model.final
+        for matrix in matrices[:cut]:
+            forward = forward @ matrix
+        for matrix in reversed(matrices[cut:]):
+            backward = matrix @ backward
+        rows.append(forward * backward / (forward @ backward))
+    return np.array(rows)
 
 
 # --- simulation -----------------------------------------------------------------------------------------
@@ -205,3 +252,13 @@ def distance_up_to_relabeling(model: POMDP, truth: POMDP) -> float:
         )
         for candidate in candidates
     )
+
+
+def blurred(model: POMDP, seed: int, weight: float = 0.1) -> POMDP:
+    """The model mixed with random rows: near enough to climb back, without a single zero."""
+    rng = np.random.default_rng(seed)
+
+    def mixed(rows: np.ndarray) -> np.ndarray:
+        return (1 - weight) * rows + weight * rng.dirichlet(np.ones(rows.shape[-1]), rows.shape[:-1])
+
+    return replace(model, transitions=mixed(model.transitions), observations=mixed(model.observations))

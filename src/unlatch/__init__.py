@@ -45,7 +45,7 @@ _HOMES = {
     "recover_pomdp": "learn.spectral.recover",
     "learn_psr": "learn.pipeline",
     "learn_pomdp": "learn.pipeline",
-    "learn_from_hankel": "learn.pipeline",
+    "learn_from_hankel": "learn.spectral.from_hankel",
     "LearnResult": "learn.pipeline",
     "refine": "learn.likelihood.refine",
     "RefineResult": "learn.likelihood.refine",
@@ -93,7 +93,6 @@ if TYPE_CHECKING:
     from unlatch.learn.likelihood.refine import RefineResult as RefineResult
     from unlatch.learn.likelihood.refine import refine as refine
     from unlatch.learn.pipeline import LearnResult as LearnResult
-    from unlatch.learn.pipeline import learn_from_hankel as learn_from_hankel
     from unlatch.learn.pipeline import learn_pomdp as learn_pomdp
     from unlatch.learn.pipeline import learn_psr as learn_psr
     from unlatch.learn.spectral.counting import SequenceCounts as SequenceCounts
@@ -102,6 +101,7 @@ if TYPE_CHECKING:
     from unlatch.learn.spectral.factorize import RankFactorization as RankFactorization
     from unlatch.learn.spectral.factorize import factorize as factorize
     from unlatch.learn.spectral.fit_psr import fit_psr as fit_psr
+    from unlatch.learn.spectral.from_hankel import learn_from_hankel as learn_from_hankel
     from unlatch.learn.spectral.hankel import HankelMatrix as HankelMatrix
     from unlatch.learn.spectral.hankel import estimate_hankel as estimate_hankel
     from unlatch.learn.spectral.recover import recover_pomdp as recover_pomdp

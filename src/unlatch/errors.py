@@ -2,13 +2,22 @@
 
 Each error says what was expected, what came, where, and what to do about it. The command line turns an
 error into its ``exit_code``; a traceback never reaches the user.
+
+What an error knows beside its message it carries as attributes, for programs: which step, which belief, which
+singular values. They are keyword-only where an error is raised, and None where they are not known.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from unlatch.arrays import Floats
+
 __all__ = [
     "BeliefCollapseError",
     "DataError",
+    "MissingDependencyError",
     "ModelFileError",
     "NotLearnableError",
     "NumericalError",
@@ -33,22 +42,80 @@ class UsageError(UnlatchError, ValueError):
     exit_code = 2
 
 
+class MissingDependencyError(UnlatchError, ImportError):
+    """A package that the call needs is not installed; the message says how to get it.
+
+    Attributes
+    ----------
+    package : str or None
+        The name to install it by.
+    """
+
+    exit_code = 2
+
+    def __init__(self, *args: object, package: str | None = None) -> None:
+        super().__init__(*args)
+        self.package = package
+
+
 class DataError(UnlatchError, ValueError):
-    """A log, or an array that a caller passed, is malformed."""
+    """A log, or an array that a caller passed, is malformed.
+
+    Attributes
+    ----------
+    step : int or None
+        The step of the log, counted from 0.
+    line : int or None
+        The line of the file, counted from 1.
+    field : str or None
+        The column, parameter or array that is wrong.
+    """
 
     exit_code = 3
 
+    def __init__(
+        self, *args: object, step: int | None = None, line: int | None = None, field: str | None = None
+    ) -> None:
+        super().__init__(*args)
+        self.step, self.line, self.field = step, line, field
+
 
 class ModelFileError(UnlatchError):
-    """A model file is damaged, of a foreign kind, or does not describe a valid model."""
+    """A model file is damaged, of a foreign kind, or does not describe a valid model.
+
+    Attributes
+    ----------
+    line : int or None
+        The line of the file, counted from 1.
+    field : str or None
+        The part of the file that is wrong, as a dotted path.
+    """
 
     exit_code = 4
 
+    def __init__(self, *args: object, line: int | None = None, field: str | None = None) -> None:
+        super().__init__(*args)
+        self.line, self.field = line, field
+
 
 class NotLearnableError(UnlatchError):
-    """The log does not carry what learning needs: too short, or rank-deficient throughout."""
+    """The log does not carry what learning needs: too short, or rank-deficient throughout.
+
+    Attributes
+    ----------
+    singular_values : array or None
+        Those that a rank was read off; where every action has its own, shape (actions, values).
+    thresholds : array or None
+        What they had to exceed, in a shape that broadcasts against them.
+    """
 
     exit_code = 5
+
+    def __init__(
+        self, *args: object, singular_values: Floats | None = None, thresholds: Floats | None = None
+    ) -> None:
+        super().__init__(*args)
+        self.singular_values, self.thresholds = singular_values, thresholds
 
 
 class NumericalError(UnlatchError, ArithmeticError):
@@ -58,7 +125,29 @@ class NumericalError(UnlatchError, ArithmeticError):
 
 
 class BeliefCollapseError(NumericalError):
-    """An observation came that is impossible under the model and the belief so far."""
+    """An observation came that is impossible under the model and the belief so far.
+
+    Attributes
+    ----------
+    belief : array or None, shape (states,)
+        The belief just before the impossible step.
+    step : int or None
+        The step of the log, counted from 0; None where a planner is told of one step at a time.
+    action, observation : str or None
+        What was done and seen, by name.
+    """
+
+    def __init__(
+        self,
+        *args: object,
+        belief: Floats | None = None,
+        step: int | None = None,
+        action: str | None = None,
+        observation: str | None = None,
+    ) -> None:
+        super().__init__(*args)
+        self.belief, self.step = belief, step
+        self.action, self.observation = action, observation
 
 
 class StorageError(UnlatchError, OSError):

@@ -43,16 +43,20 @@ def tiger():
 
 
 def test_every_intermediate_is_kept(tiger):
-    assert tiger.rank == tiger.factorization.rank == tiger.pomdp.n_states == 2
-    assert tiger.partition == tiger.similarity.partition == tiger.partition_model.partition
-    assert tiger.full_rank_actions == tiger.similarity.full_rank_actions == (0,)
-    assert tiger.counts.steps == 50_000
-    assert tiger.seed == 1
-    assert np.array_equal(tiger.singular_values, tiger.factorization.singular_values)
-    assert tiger.psr == fit_psr(tiger.hankel, tiger.factorization)
-    assert tiger.pomdp == recover_pomdp(tiger.psr, tiger.similarity)
-    assert tiger.partition_model.psr == tiger.psr.transformed(tiger.similarity.matrix)
+    spectral = tiger.spectral
+    assert tiger.states == tiger.pomdp.n_states == spectral.rank == spectral.factorization.rank == 2
+    assert tiger.partition == spectral.partition == spectral.partition_model.partition
+    assert tiger.full_rank_actions == spectral.full_rank_actions == (0,)
+    assert spectral.counts.steps == tiger.steps == 50_000
+    assert (tiger.seed, tiger.episodes, tiger.complete) == (1, 1, True)
+    assert np.array_equal(spectral.singular_values, spectral.factorization.singular_values)
+    assert spectral.psr == fit_psr(spectral.hankel, spectral.factorization)
+    assert tiger.pomdp == spectral.pomdp == recover_pomdp(spectral.psr, spectral.similarity)
+    assert spectral.partition_model.psr == spectral.psr.transformed(spectral.similarity.matrix)
+    assert tiger.log_likelihood == tiger.pomdp.log_likelihood(TIGER)
+    assert (tiger.evidence, tiger.search, spectral.refusal) == (None, None, None)
     assert "LearnResult(POMDP(2 states" in repr(tiger)
+    assert "SpectralResult(rank 2, POMDP(2 states" in repr(spectral)
 
 
 @pytest.mark.parametrize("rotation", ["cells", "dense"])
@@ -66,7 +70,7 @@ def test_the_call_is_its_stages(rotation):
     similarity = find_similarity(psr, cell_basis="none" if rotation == "dense" else "nonnegative", rng=rng)
     result = learn_spectral(log, history_length=2, test_length=1, rotation=rotation, rng=1)
     assert not result.partition.is_trivial
-    assert np.array_equal(result.similarity.matrix, similarity.matrix)
+    assert np.array_equal(result.spectral.similarity.matrix, similarity.matrix)
     assert result.pomdp == recover_pomdp(psr, similarity)
 
 
@@ -75,7 +79,7 @@ def test_the_same_seed_gives_the_same_result(source):
     result = learn_spectral(TIGER, rng=source)
     again = learn_spectral(TIGER, rng=7)
     assert result.pomdp == again.pomdp
-    assert np.array_equal(result.similarity.matrix, again.similarity.matrix)
+    assert np.array_equal(result.spectral.similarity.matrix, again.spectral.similarity.matrix)
     assert [str(note) for note in result.diagnostics] == [str(note) for note in again.diagnostics]
     assert (result.seed, again.seed) == (7 if source == 7 else None, 7)
 
@@ -87,7 +91,12 @@ def test_a_drawn_seed_is_recorded_and_repeats_the_result():
 
 def test_nothing_of_the_log_is_changed(tiger):
     assert simulate(domains.tiger(), 50_000, rng=0) == TIGER
-    for array in (tiger.pomdp.transitions, tiger.psr.updates, tiger.similarity.matrix, tiger.singular_values):
+    for array in (
+        tiger.pomdp.transitions,
+        tiger.spectral.psr.updates,
+        tiger.spectral.similarity.matrix,
+        tiger.spectral.singular_values,
+    ):
         assert not array.flags.writeable
 
 
@@ -115,7 +124,7 @@ def test_progress_is_told_stage_by_stage():
     heard = []
     with listening(lambda stage, done, total: heard.append((stage, 0 <= done <= total))):
         learn_spectral(TIGER, rng=0)
-    assert {stage for stage, _ in heard} == {"counting", "factorizing"}
+    assert {stage for stage, _ in heard} == {"examining the log", "counting", "factorizing", "filtering"}
     assert all(sane for _, sane in heard)
 
 
@@ -133,7 +142,7 @@ def test_progress_is_told_stage_by_stage():
     ],
 )
 def test_lengths(lengths, expected):
-    hankel = learn_spectral(TIGER, rng=0, **lengths).hankel
+    hankel = learn_spectral(TIGER, rng=0, **lengths).spectral.hankel
     assert (hankel.history_length, hankel.test_length) == expected
 
 
@@ -141,17 +150,17 @@ def test_lengths_grow_while_that_reveals_states():
     """Three states of Sense-Float-Reset do not show in single pairs: reset and sense look at state 0 only."""
     log = simulate(domains.sense_float_reset(4), 500_000, rng=0)
     grown = learn_spectral(log, rng=0)
-    assert grown.rank == 4
-    assert grown.hankel.test_length > 1
-    assert learn_spectral(log, history_length=2, test_length=1, rng=0).rank < 4
+    assert grown.states == 4
+    assert grown.spectral.hankel.test_length > 1
+    assert learn_spectral(log, history_length=2, test_length=1, rng=0).states < 4
 
 
 def test_a_fixed_rank_and_thresholds_are_obeyed():
     lengths = {"history_length": 2, "test_length": 1}
     result = learn_spectral(TIGER, rank=1, rng=0, **lengths)
-    assert result.rank == result.pomdp.n_states == 1
-    assert learn_spectral(TIGER, rank_tolerance=0.9, rng=0, **lengths).rank == 1
-    assert learn_spectral(TIGER, max_rank=1, rng=0, **lengths).rank == 1
+    assert result.states == result.spectral.rank == 1
+    assert learn_spectral(TIGER, rank_tolerance=0.9, rng=0, **lengths).states == 1
+    assert learn_spectral(TIGER, max_rank=1, rng=0, **lengths).states == 1
     merged = learn_spectral(TIGER, observation_tolerance=2.0, rng=0, **lengths)
     assert merged.partition.n_cells == 1
     every = learn_spectral(TIGER, rank=2, min_singular_value=0.0, rng=0, **lengths)
@@ -164,7 +173,9 @@ def test_the_paper_s_variant(tiger):
         TIGER, history_length=2, test_length=1, draws=1, newton=False, rotation="dense", rng=0
     )
     assert np.abs(paper.pomdp.transitions - tiger.pomdp.transitions).max() < 0.05
-    turned = paper.factorization.left.T @ (paper.hankel.matrix @ paper.factorization.right)
+    turned = paper.spectral.factorization.left.T @ (
+        paper.spectral.hankel.matrix @ paper.spectral.factorization.right
+    )
     assert np.abs(turned - np.diag(np.diag(turned))).max() > 1e-3
 
 
@@ -200,7 +211,7 @@ def test_the_psr_alone():
 def test_learning_from_an_exact_matrix_factorizes_it_by_itself():
     exact = exact_hankel(domains.tiger(), history_length=2, test_length=1)
     result = learn_from_hankel(exact, rng=4)
-    assert (result.rank, result.seed, result.counts) == (2, 4, None)
+    assert (result.rank, result.counts, result.refusal) == (2, None, None)
     assert result.pomdp == learn_from_hankel(exact, rng=4).pomdp
 
 
@@ -216,8 +227,8 @@ def test_too_short(steps):
 def test_the_shortest_log_that_will_do():
     """With a given rank four steps hold the windows that are needed; to find it takes a try in every block."""
     for steps in (4, 5):
-        assert learn_spectral(Trajectory([0] * steps, [0] * steps), rank=1, rng=0).rank == 1
-    assert learn_spectral(Trajectory([0] * 9, [0] * 9), rng=0).rank == 1
+        assert learn_spectral(Trajectory([0] * steps, [0] * steps), rank=1, rng=0).states == 1
+    assert learn_spectral(Trajectory([0] * 9, [0] * 9), rng=0).states == 1
     with pytest.raises(NotLearnableError, match="8 steps are too few to tell states from noise"):
         learn_spectral(Trajectory([0] * 8, [0] * 8), rng=0)
 
@@ -227,7 +238,7 @@ def test_a_short_log_is_no_reason_to_see_many_states(steps):
     """Sequences tried once show no noise; they must not pass for states."""
     for seed in range(5):
         try:
-            found = learn_spectral(simulate(domains.tiger(), steps, rng=seed), rng=0).rank
+            found = learn_spectral(simulate(domains.tiger(), steps, rng=seed), rng=0).states
         except NotLearnableError:
             continue
         assert found <= 2
@@ -242,7 +253,7 @@ def test_too_short_for_the_lengths_asked_for():
 def test_a_constant_observation_is_one_state(rng, actions):
     log = Trajectory(rng.integers(0, actions, 2000), np.zeros(2000, dtype=int))
     result = learn_spectral(log, rng=0)
-    assert result.rank == 1
+    assert result.states == 1
     np.testing.assert_allclose(result.pomdp.transitions, 1)
     np.testing.assert_allclose(result.pomdp.observations, 1)
 
@@ -257,7 +268,7 @@ def test_a_constant_observation_does_not_hide_two_states(rng, actions):
 def test_coin_flips_are_one_state(rng):
     log = Trajectory(np.zeros(20_000, dtype=int), rng.choice(2, 20_000, p=[0.3, 0.7]))
     result = learn_spectral(log, rng=0)
-    assert result.rank == 1
+    assert result.states == 1
     np.testing.assert_allclose(result.pomdp.observations[0, 0], [0.3, 0.7], atol=0.02)
 
 
@@ -266,7 +277,7 @@ def test_one_action_is_enough(rng):
         transitions=[[[0.9, 0.1], [0.3, 0.7]]], observations=[[[0.9, 0.1], [0.2, 0.8]]], initial=[0.5, 0.5]
     )
     result = learn_spectral(simulate(model, 300_000, rng=0), rng=0)
-    assert result.rank == 2
+    assert result.states == 2
     assert naive.distance_up_to_relabeling(result.pomdp, naive.stationary_start(model)) < 0.05
 
 
@@ -300,7 +311,8 @@ def test_no_full_rank_action():
     log = simulate(model, 100_000, rng=0)
     assert learn_psr(log, rng=0).rank == 2
     with pytest.raises(
-        NotLearnableError, match=r"full rank 2; smallest singular values: here \S+ \(needs .*there"
+        NotLearnableError,
+        match=r"full rank 2 above the noise; smallest singular values: here \S+ \(needs .*there",
     ):
         learn_spectral(log, rng=0)
 
@@ -327,7 +339,7 @@ def test_a_declared_observation_that_never_came():
         TIGER.actions, TIGER.observations, TIGER.action_names, (*TIGER.observation_names, "roar")
     )
     result = learn_spectral(log, rng=0)
-    assert result.rank == 2
+    assert result.states == 2
     assert np.abs(result.pomdp.observations[:, :, 6]).max() < 0.01
 
 
@@ -370,9 +382,10 @@ def test_without_a_full_rank_action_learning_is_refused_unless_the_states_are_gi
     with pytest.raises(NotLearnableError, match="no action of full rank either; states=2 returns it"):
         learn_pomdp(log, rng=0)
     result = learn_pomdp(log, states=2, rng=0)
-    assert "no action has a transition matrix of full rank" in result.diagnostics["spectral_refused"].message
-    assert result.spectral is None
-    assert result.similarity is None
+    assert "shows full rank 2 above the noise" in result.diagnostics["spectral_refused"].message
+    assert result.spectral.pomdp is result.spectral.similarity is result.spectral.partition is None
+    assert (result.spectral.refusal.singular_values < result.spectral.refusal.thresholds).all()
+    assert result.spectral.psr.rank == 2
     assert result.pomdp.log_likelihood(log) > same_wherever_one_was().log_likelihood(log)
 
 
@@ -385,6 +398,6 @@ def test_likelihood_goes_on_where_the_spectral_stages_refuse():
     with pytest.raises(NotLearnableError):
         learn_spectral(log, rng=0)
     result = learn_pomdp(log, rng=0)
-    assert result.rank == 2
+    assert result.states == 2
     assert "spectral_refused" in result.diagnostics
     assert observation_l1_all(result.pomdp, truth) < 0.05

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -277,3 +279,24 @@ def test_stationary_under_a_policy():
 def test_what_is_no_policy(policy):
     with pytest.raises(DataError, match="policy"):
         model_of().stationary(policy)
+
+
+# --- actions that the log never tried -----------------------------------------------------------------------
+
+
+def test_untried_actions_are_kept_and_compared():
+    model = replace(domains.tiger(), untried_actions=["open-right", "listen"])
+    assert model.untried_actions == ("listen", "open-right")  # in the order of the alphabet
+    assert model != domains.tiger()
+    assert model == replace(domains.tiger(), untried_actions=("listen", "open-right"))
+    assert model.reordered([1, 0]).untried_actions == model.untried_actions
+    assert replace(model, initial=[1.0, 0.0]).untried_actions == model.untried_actions
+    assert "untried_actions=('listen', 'open-right')" in repr(model)
+    assert domains.tiger().untried_actions == ()
+
+
+@pytest.mark.parametrize("untried", ["listen", ("run",), (0,), None, 3])
+def test_untried_actions_must_be_action_names(untried):
+    with pytest.raises(DataError, match="untried_actions") as caught:
+        replace(domains.tiger(), untried_actions=untried)
+    assert caught.value.field == "untried_actions"

@@ -293,7 +293,7 @@ def test_tiger_is_learned_from_a_reactive_policy():
     truth = replace(TIGER, initial=TIGER.stationary(CAUTIOUS))
     log = simulate(TIGER, 200_000, policy=CAUTIOUS, rng=1)
     result = learn_pomdp(log, refine=None, rng=0)
-    assert result.rank == 2
+    assert result.states == 2
     assert "doubtful_probabilities" not in result.diagnostics
     assert naive.distance_up_to_relabeling(result.pomdp, truth) < 0.02
     misled = learn_pomdp(bare(log), refine=None, rank=2, rng=0)

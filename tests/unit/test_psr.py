@@ -7,7 +7,7 @@ import pytest
 
 import naive
 from unlatch import PSR, Trajectory, domains
-from unlatch.core import psr as module
+from unlatch.core import inference
 from unlatch.core.progress import listening
 from unlatch.errors import DataError, NumericalError
 
@@ -82,7 +82,7 @@ def test_likelihood_does_not_depend_on_how_the_work_is_cut(rng, monkeypatch):
         actions=rng.integers(0, 2, 500), observations=rng.integers(0, 3, 500), episode_starts=[0, 333]
     )
     whole = model.log_likelihood(log), model.belief(log).tolist()
-    monkeypatch.setattr(module, "_WORK_PER_CALL", 9 * 7)  # seven steps at a time
+    monkeypatch.setattr(inference, "WORK_PER_CALL", 9 * 7)  # seven steps at a time
     heard = []
     with listening(lambda *report: heard.append(report)):
         assert model.log_likelihood(log) == pytest.approx(whole[0], rel=1e-13)

@@ -145,7 +145,7 @@ def test_an_action_never_tried_is_told_and_its_rows_are_uniform():
     assert result.diagnostics["projected_transitions"].details["largest"] < 0.1  # not the filled-in rows
     assert np.allclose(result.pomdp.transitions[2], 0.5)
     assert np.allclose(result.pomdp.observations[2], 1 / 6)
-    assert result.rank == 2
+    assert result.states == 2
 
 
 def test_jackknife_variance():

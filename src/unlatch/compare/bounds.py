@@ -10,12 +10,11 @@ from numpy.typing import ArrayLike
 
 from unlatch.arrays import Floats
 from unlatch.core.pomdp import POMDP
-from unlatch.core.progress import report
 from unlatch.core.random import RandomSource
 from unlatch.learn.likelihood.coordinates import SquareRoots
-from unlatch.learn.likelihood.forward_backward import expected_counts
 from unlatch.learn.likelihood.information import information_matrix, row_variances
-from unlatch.learn.likelihood.parameters import encoded_log, parameters_of
+from unlatch.learn.likelihood.objective import Likelihood
+from unlatch.learn.likelihood.parameters import parameters_of
 from unlatch.simulation import simulate
 
 __all__ = ["ErrorBound", "cramer_rao_bound"]
@@ -48,13 +47,10 @@ def cramer_rao_bound(
     """
     known_start = np.eye(pomdp.n_states)[int(np.argmax(pomdp.stationary(policy)))]
     truth = replace(pomdp, initial=known_start)  # a single start tells nothing that errors are measured on
-    log = encoded_log(simulate(truth, steps, policy=policy, rng=rng), truth)
+    likelihood = Likelihood.of(simulate(truth, steps, policy=policy, rng=rng), truth.emission, truth)
     parameters = parameters_of(truth)
-    roots = SquareRoots(parameters, expected_counts(parameters, log, emission=truth.emission))
-    information = information_matrix(
-        roots, log, truth.emission, on_step=lambda done, of: report("information", done, of)
-    )
-    variances = row_variances(roots, information)
+    roots = SquareRoots(parameters, likelihood.counts(parameters))
+    variances = row_variances(roots, information_matrix(roots, likelihood))
     return ErrorBound(
         observation_l1_all=_mean_l1(variances.observations, steps),
         transition_l1=_mean_l1(variances.transitions, steps),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, get_args
@@ -12,6 +13,9 @@ from numpy.typing import ArrayLike
 from unlatch.arrays import Floats, Ints
 from unlatch.core.alphabet import checked_names
 from unlatch.core.checks import distributions, frozen
+from unlatch.core.floating import own_errstate
+from unlatch.core.inference import Moment, most_likely_path, state_probabilities
+from unlatch.core.memory import require_memory
 from unlatch.core.psr import PSR, same_alphabets, set_names
 from unlatch.core.trajectory import Trajectory
 from unlatch.errors import DataError, UsageError
@@ -44,6 +48,9 @@ class POMDP:
     action_names, observation_names, state_names : sequence of str, optional
     symbol_rewards : array, shape (observations,), optional
         The reward that each observation symbol carries.
+    untried_actions : tuple of str
+        Names of the actions that the log never tried. Their rows are no more than placeholders, so planners leave
+        these actions out unless told otherwise.
     """
 
     transitions: Floats
@@ -54,7 +61,9 @@ class POMDP:
     observation_names: tuple[str, ...] = None  # type: ignore[assignment]
     state_names: tuple[str, ...] = None  # type: ignore[assignment]
     symbol_rewards: Floats | None = None
+    untried_actions: tuple[str, ...] = ()
 
+    @own_errstate
     def __post_init__(self) -> None:
         transitions = distributions("transitions", self.transitions, ndim=3)
         observations = distributions("observations", self.observations, ndim=3)
@@ -80,6 +89,8 @@ class POMDP:
         checked_emission(self.emission)
         set_names(self, actions, observations.shape[2])
         object.__setattr__(self, "state_names", checked_names("state_names", self.state_names, states))
+        untried = _checked_untried(self.untried_actions, self.action_names)
+        object.__setattr__(self, "untried_actions", untried)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, POMDP):
@@ -91,14 +102,16 @@ class POMDP:
             and np.array_equal(self.observations, other.observations)
             and np.array_equal(self.initial, other.initial)
             and same_alphabets(self, other)
+            and self.untried_actions == other.untried_actions
         )
 
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
+        untried = f", untried_actions={self.untried_actions!r}" if self.untried_actions else ""
         return (
             f"POMDP({self.n_states} states, {self.n_actions} actions, {self.n_observations} observations, "
-            f"emission={self.emission!r})"
+            f"emission={self.emission!r}{untried})"
         )
 
     @property
@@ -114,8 +127,11 @@ class POMDP:
         return int(self.observations.shape[2])
 
     @cached_property
+    @own_errstate
     def updates(self) -> Floats:
         """``updates[a, o]``: joint probability of showing ``o`` and moving, (actions, observations, S, S)."""
+        size = 8 * self.transitions.size * self.n_observations
+        require_memory(2 * size, f"the updates of {self!r}", "take fewer states or observations")
         shown = self.observations.transpose(0, 2, 1)
         if self.emission == "departure":
             return frozen(shown[:, :, :, None] * self.transitions[:, None])
@@ -149,11 +165,64 @@ class POMDP:
         """Probability of every observation after every action, shape (actions, observations)."""
         return self._psr.predict(belief)
 
+    def predictions(self, log: Trajectory) -> Floats:
+        """Probability of every observation at every step of a log, given the step's action and everything before it
+        in its episode; shape (steps, observations), in the order of ``observation_names``.
+
+        Raises `BeliefCollapseError` where an observation is impossible. The log-likelihood is the sum of the
+        logarithms of what was seen:
+
+        >>> import numpy as np, unlatch
+        >>> tiger = unlatch.domains.tiger()
+        >>> log = unlatch.simulate(tiger, 100, rng=0)
+        >>> seen = tiger.predictions(log)[np.arange(100), log.observations]
+        >>> bool(np.isclose(np.log(seen).sum(), tiger.log_likelihood(log)))
+        True
+        """
+        return self._psr.predictions(log)
+
+    def state_probabilities(self, log: Trajectory, *, moment: Moment = "left") -> Floats:
+        """Distribution of the hidden state at every step, given everything seen in the step's episode, before and
+        after it (smoothing); shape (steps, states).
+
+        Row ``t`` is of the state that step ``t`` *left*, the one in which its action was taken; with
+        ``moment="reached"`` of the state that it led to. The first is what emitted the observation of step ``t``
+        in a departure model, the second in an arrival model.
+
+        Raises `BeliefCollapseError` where an observation is impossible.
+
+        >>> import unlatch
+        >>> tiger = unlatch.domains.tiger()
+        >>> heard = unlatch.Trajectory([0, 0], [0, 0], tiger.action_names, tiger.observation_names)
+        >>> tiger.state_probabilities(heard).round(3).tolist()
+        [[0.97, 0.03], [0.97, 0.03]]
+        """
+        return state_probabilities(self._psr, log, moment)
+
+    def most_likely_path(self, log: Trajectory, *, moment: Moment = "left") -> Ints:
+        """The states of the likeliest path through every episode (Viterbi), as indices; shape (steps,).
+
+        The path of an episode of ``n`` steps has ``n + 1`` states, and the one returned maximizes the probability of
+        all of them together with what was seen. Entry ``t`` is the state that step ``t`` left; with
+        ``moment="reached"`` the one that it led to. Of equally likely paths one is returned.
+
+        Memory: one byte per state and step of the longest episode (two beyond 256 states). Raises
+        `BeliefCollapseError` where an observation is impossible.
+
+        >>> import unlatch
+        >>> tiger = unlatch.domains.tiger()
+        >>> heard = unlatch.Trajectory([0, 0], [0, 0], tiger.action_names, tiger.observation_names)
+        >>> tiger.most_likely_path(heard).tolist()
+        [0, 0]
+        """
+        return most_likely_path(self._psr, log, moment)
+
     def encode(self, log: Trajectory) -> tuple[Ints, Ints]:
         """The log's codes in this model's alphabets, matched by name. Unknown symbols raise `DataError`."""
         return self._psr.encode(log)
 
     @cached_property
+    @own_errstate
     def rewards(self) -> Floats | None:
         """Expected reward of every action in every state, shape (actions, states), if symbols carry any."""
         if self.symbol_rewards is None:
@@ -163,6 +232,7 @@ class POMDP:
             return frozen(shown)
         return frozen(np.einsum("ast,at->as", self.transitions, shown))
 
+    @own_errstate
     def stationary(self, policy: ArrayLike | None = None) -> Floats:
         """Long-run distribution of states under a policy (uniform by default): a probability for every action,
         or (observations, actions) if actions are chosen by the last observation.
@@ -194,6 +264,22 @@ class POMDP:
             initial=self.initial[index],
             state_names=tuple(self.state_names[i] for i in index),
         )
+
+
+def _checked_untried(untried: object, names: tuple[str, ...]) -> tuple[str, ...]:
+    """The untried actions in the order of the alphabet."""
+    if isinstance(untried, str) or not isinstance(untried, Iterable):
+        raise DataError(
+            f"untried_actions: expected a tuple of action names, got {untried!r}", field="untried_actions"
+        )
+    listed = list(untried)
+    for name in listed:
+        if name not in names:
+            raise DataError(
+                f"untried_actions: {name!r} is no action of the model, which has {', '.join(map(repr, names))}",
+                field="untried_actions",
+            )
+    return tuple(name for name in names if name in listed)
 
 
 def checked_policy(policy: ArrayLike | None, actions: int, observations: int) -> Floats:

@@ -14,14 +14,12 @@ from numpy.typing import ArrayLike
 from unlatch.arrays import Floats, Ints
 from unlatch.core.alphabet import checked_names, translate
 from unlatch.core.checks import finite_floats, frozen
-from unlatch.core.progress import report
+from unlatch.core.floating import own_errstate
+from unlatch.core.inference import filter_log, predictions, refuse_collapse
 from unlatch.core.trajectory import Trajectory
-from unlatch.errors import BeliefCollapseError, DataError
+from unlatch.errors import DataError
 
 __all__ = ["PSR"]
-
-_WORK_PER_CALL = 1 << 27
-"""Multiplications per kernel call: about a tenth of a second, so that Ctrl-C is answered soon."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +94,7 @@ class PSR:
         """Itself: so that a POMDP and a PSR can be asked alike."""
         return self
 
+    @own_errstate
     def transformed(self, basis: ArrayLike) -> PSR:
         """The same process in other coordinates: initial @ P, P^-1 @ updates @ P, P^-1 @ final."""
         from unlatch import linalg
@@ -112,6 +111,7 @@ class PSR:
             replicates=tuple(replicate.transformed(matrix) for replicate in self.replicates),
         )
 
+    @own_errstate
     def probability(self, actions: ArrayLike, observations: ArrayLike) -> float:
         """``P(observations | actions)`` of one short sequence of codes, from ``initial``."""
         vector = self.initial
@@ -122,6 +122,7 @@ class PSR:
             vector = vector @ self.updates[action, observation]
         return float(vector @ self.final)
 
+    @own_errstate
     def predict(self, belief: ArrayLike) -> Floats:
         """Probability of every observation after every action, shape (actions, observations).
 
@@ -136,7 +137,7 @@ class PSR:
     def log_likelihood(self, log: Trajectory) -> float:
         """Log-probability of the observations given the actions, in nats; every episode starts from
         ``initial``. Minus infinity if an observation has no positive probability."""
-        total, _, done = self._run(log)
+        total, _, done = filter_log(self, log)
         return total if done == len(log) else -np.inf
 
     def belief(self, log: Trajectory) -> Floats:
@@ -145,40 +146,30 @@ class PSR:
         Raises `BeliefCollapseError` where an observation has no positive probability.
         """
         start = int(log.episode_starts[-1]) if log.n_episodes else 0
-        _, belief, done = self._run(log, start)
-        if done < len(log):
-            action = log.action_names[int(log.actions[done])]
-            observation = log.observation_names[int(log.observations[done])]
-            raise BeliefCollapseError(
-                f"step {done}: observation {observation!r} after action {action!r} is impossible under the "
-                "model and the steps before it; the log comes from another system, or the model lacks data"
-            )
+        _, belief, done = filter_log(self, log, start)
+        refuse_collapse(log, belief, done, len(log))
         return frozen(belief)
+
+    def predictions(self, log: Trajectory) -> Floats:
+        """Probability of every observation at every step of a log, given the step's action and everything before it
+        in its episode; shape (steps, observations), in the order of ``observation_names``.
+
+        For an estimated PSR the numbers may leave [0, 1]; they are returned as they are. Raises
+        `BeliefCollapseError` where an observation has no positive probability.
+
+        Examples
+        --------
+        >>> import unlatch
+        >>> tiger = unlatch.domains.tiger()
+        >>> log = unlatch.simulate(tiger, 100, rng=0)
+        >>> tiger.predictions(log).shape
+        (100, 6)
+        """
+        return predictions(self, log)
 
     def encode(self, log: Trajectory) -> tuple[Ints, Ints]:
         """The log's codes in this model's alphabets, matched by name. Unknown symbols raise `DataError`."""
         return encode_log(log, self.action_names, self.observation_names, self.symbol_rewards)
-
-    def _run(self, log: Trajectory, first: int = 0) -> tuple[float, Floats, int]:
-        from unlatch.kernels.filtering import filter_steps
-
-        actions, observations = self.encode(log)
-        chunk = max(1, _WORK_PER_CALL // self.rank**2)
-        total, belief = 0.0, self.initial.copy()
-        for start, end in zip(log.episode_starts, log.episode_ends, strict=True):
-            if start < first:
-                continue
-            belief = self.initial.copy()
-            for begin in range(int(start), int(end), chunk):
-                stop = min(begin + chunk, int(end))
-                gain, done = filter_steps(
-                    self.updates, self.final, belief, actions[begin:stop], observations[begin:stop]
-                )
-                total += gain
-                if done < stop - begin:
-                    return total, belief, begin + done
-                report("filtering", stop, len(log))
-        return total, belief, len(log)
 
 
 def set_names(model: object, actions: int, observations: int) -> None:
@@ -230,6 +221,8 @@ def encode_log(
             step = int(differs[0])
             raise DataError(
                 f"step {step}: observation {observation_names[int(observations[step])]!r} came with reward "
-                f"{log.rewards[step]}, the model knows it with {symbol_rewards[observations[step]]}"
+                f"{log.rewards[step]}, the model knows it with {symbol_rewards[observations[step]]}",
+                step=step,
+                field="rewards",
             )
     return actions, observations

@@ -134,6 +134,12 @@ class Trajectory:
         """One past the last step of every episode."""
         return frozen(np.append(self.episode_starts[1:], len(self))[: self.n_episodes])
 
+    @cached_property
+    def untried_actions(self) -> tuple[str, ...]:
+        """Names of declared actions that never occur."""
+        used = np.bincount(self.actions, minlength=len(self.action_names)) > 0
+        return tuple(name for name, tried in zip(self.action_names, used, strict=True) if not tried)
+
     def episode(self, index: int) -> Trajectory:
         """One episode as a log of its own."""
         if not 0 <= index < self.n_episodes:

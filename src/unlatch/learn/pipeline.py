@@ -3,107 +3,123 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal
 
-from unlatch.arrays import Floats
+import numpy as np
+
+from unlatch.core.arguments import checked_log
+from unlatch.core.budget import Budget
 from unlatch.core.diagnostics import Diagnostics
 from unlatch.core.evidence import Evidence
+from unlatch.core.floating import own_errstate
 from unlatch.core.partition import Partition
-from unlatch.core.partition_model import PartitionModel
 from unlatch.core.pomdp import POMDP, Emission
 from unlatch.core.psr import PSR
 from unlatch.core.random import RandomSource, resolve_rng
 from unlatch.core.trajectory import Trajectory
-from unlatch.errors import NotLearnableError, NumericalError, UsageError
+from unlatch.errors import NotLearnableError, NumericalError, ResourceLimitError, UnlatchError
 from unlatch.learn.examine.log import examine, refuse_deterministic_policy
 from unlatch.learn.examine.model import examine_model
-from unlatch.learn.likelihood.select_states import Completion, complete
+from unlatch.learn.identify.entries import Undetermined, undetermined_entries
+from unlatch.learn.likelihood.search import StateSearch
+from unlatch.learn.likelihood.select_states import Selection, select_states
+from unlatch.learn.observability import cells_of, full_rank_actions
+from unlatch.learn.options import LearnOptions
 from unlatch.learn.spectral.counting import SequenceCounts
-from unlatch.learn.spectral.factorize import RankFactorization, Scaling, factorize
+from unlatch.learn.spectral.factorize import RankFactorization, Scaling
 from unlatch.learn.spectral.fit_psr import fit_psr
-from unlatch.learn.spectral.hankel import HankelMatrix
+from unlatch.learn.spectral.from_hankel import SpectralResult, learn_from_hankel
+from unlatch.learn.spectral.hankel import LOG_NOTES, HankelMatrix
 from unlatch.learn.spectral.lengths import factorize_log
-from unlatch.learn.spectral.recover import REPAIRS, read_off
-from unlatch.learn.spectral.similarity import CellBasis, SimilarityTransform, find_similarity
 
-__all__ = ["LearnResult", "learn_from_hankel", "learn_pomdp", "learn_psr"]
+__all__ = ["LearnResult", "learn_pomdp", "learn_psr"]
+
+_FOR_SPECTRAL_STAGES = 1 / 3
+"""Their share of the time; they take a fraction of a second unless the alphabets are large."""
 
 
 @dataclass(frozen=True, eq=False)
 class LearnResult:
-    """A learned POMDP and everything that was computed on the way to it.
+    """A learned POMDP, why it is this one, and what was found on the way.
+
+    Everything on the first level speaks of the model that is returned.
 
     Attributes
     ----------
     pomdp : POMDP
-        Rows on the simplex. Inside a cell of ``partition`` with several states its numbers are one choice
-        among many that explain the log equally well.
-    partition_model : PartitionModel
-        The same up to ``partition``: sums over cells, which the log determines. Of the spectral model, before any row
-        was projected.
-    psr : PSR
-        The linear PSR of the spectral stages.
     partition : Partition
-    rank : int
-        The number of hidden states.
+        Its observability partition: states in one cell show the same, within noise, under every full-rank action. With
+        no such action all states are in one cell.
     full_rank_actions : tuple of int
-    singular_values : array
-        Of the Hankel matrix, leading values.
-    diagnostics : Diagnostics
-    counts, hankel, factorization, similarity
-        The intermediate values. ``counts`` is None if learning began from a Hankel matrix, ``similarity`` if the
-        spectral stages refused and the likelihood alone led to the model.
+        Actions whose transition matrix has full rank beyond noise.
+    log_likelihood : float
+        Of the log under ``pomdp``, in nats; always finite for a refined model.
+    evidence : Evidence or None
+        How sure the number of states is; None for the plain spectral model.
+    spectral : SpectralResult or None
+        The whole spectral answer; None if there was no time, or no memory, for it.
+    search : StateSearch or None
+        What the search for the number of states tried; None for the plain spectral model.
+    options : LearnOptions
+    steps, episodes : int
+        Of the log.
+    complete : bool
+        False if a time limit or Ctrl-C cut the work short.
     seed : int or None
         Repeats the result; None if the caller passed a generator.
-    spectral, completion
-        If the model was refined: the spectral model that it began from, if any, and the search and climb that led
-        from there to ``pomdp``. ``rank``, ``partition``, ``partition_model`` and ``full_rank_actions`` are then those
-        of ``pomdp``, the other values those of the spectral stages.
+    diagnostics : Diagnostics
+        What was noticed, repaired or left open.
     """
 
     pomdp: POMDP
-    partition_model: PartitionModel
-    psr: PSR
     partition: Partition
-    rank: int
     full_rank_actions: tuple[int, ...]
-    singular_values: Floats
-    hankel: HankelMatrix
-    factorization: RankFactorization
-    similarity: SimilarityTransform | None
-    counts: SequenceCounts | None = None
+    log_likelihood: float
+    evidence: Evidence | None
+    spectral: SpectralResult | None
+    search: StateSearch | None
+    options: LearnOptions
+    steps: int
+    episodes: int
+    complete: bool = True
     seed: int | None = None
-    spectral: POMDP | None = None
-    completion: Completion | None = None
     diagnostics: Diagnostics = field(default_factory=Diagnostics)
 
     @property
-    def evidence(self) -> Evidence | None:
-        """How sure the number of states is; None for the plain spectral model."""
-        return None if self.completion is None else self.completion.evidence
+    def states(self) -> int:
+        """The number of hidden states."""
+        return self.pomdp.n_states
+
+    @cached_property
+    def undetermined(self) -> Undetermined:
+        """Which numbers of ``pomdp`` the partition leaves open."""
+        return undetermined_entries(self.pomdp, self.partition)
 
     def __repr__(self) -> str:
         return f"LearnResult({self.pomdp}, {self.partition}, {len(self.diagnostics)} diagnostics)"
 
 
+@own_errstate
 def learn_pomdp(
     log: Trajectory,
     *,
+    states: int | None = None,
+    max_states: int | None = None,
+    time_limit: float | None = None,
+    emission: Emission = "departure",
+    refine: Literal["auto"] | None = "auto",
     rank: int | None = None,
     rank_tolerance: float | None = None,
+    max_rank: int = 20,
     history_length: int | None = None,
     test_length: int | None = None,
+    scaling: Scaling = "noise",
     min_singular_value: float | None = None,
     observation_tolerance: float | None = None,
-    emission: Emission = "departure",
-    max_rank: int = 20,
-    scaling: Scaling = "noise",
     draws: int = 30,
     newton: bool = True,
-    rotation: str = "cells",
-    refine: Literal["auto"] | None = "auto",
-    states: int | None = None,
-    time_limit: float | None = None,
+    rotation: Literal["cells", "dense"] = "cells",
     rng: RandomSource = None,
 ) -> LearnResult:
     """Learn an explicit POMDP from a log of blind exploration.
@@ -115,26 +131,34 @@ def learn_pomdp(
     log : Trajectory
         Actions must not depend on what was observed (uniform, or any fixed distribution), unless the log says with
         which probability each was chosen.
-    rank, rank_tolerance, max_rank, scaling
-        The rank of the spectral model, or how to find it, and what the singular vectors are taken of; see
-        `factorize`. A rank that is given also fixes the number of states of the refined model.
-    history_length, test_length : int, optional
-        The paper's "(L1, L2)". By default they grow while that reveals more states.
-    min_singular_value, observation_tolerance, draws, newton
-        See `find_similarity`.
+    states : int, optional
+        Fixes the number of states, of the spectral model and of the search.
+    max_states : int, optional
+        The most states that the model may have; 40 by default.
+    time_limit : float, optional
+        Seconds for the whole call; the best model found by then is returned, at worst one of a single state. Ctrl-C
+        does the same at any time.
     emission : "departure" or "arrival"
         Whether the state left or the state reached shows the observation.
-    rotation : "cells" or "dense"
-        "dense" is the variant that the paper ran: one random rotation right after the SVD, none inside
-        cells.
     refine : "auto" or None
         "auto" goes on from the spectral model, or from nothing where the spectral stages refuse: a search over the
         number of states by penalized likelihood, then maximum likelihood on the whole log. None returns the
         spectral model, the fast first answer.
-    states : int, optional
-        Fixes the number of states, of the spectral model and of the search.
-    time_limit : float, optional
-        Seconds for search and climb; the best model found by then is returned.
+    rank, rank_tolerance, max_rank, scaling
+        The rank of the Hankel matrix, or how to find it, and what the singular vectors are taken of; see
+        `factorize`. They shape the spectral model, and the number of states only where that is returned.
+    history_length, test_length : int, optional
+        The paper's "(L1, L2)". By default they grow while that reveals more states.
+    min_singular_value : float, optional
+        What the smallest singular value of an action's matrix must exceed for the action to count as full-rank; by
+        default three standard errors.
+    observation_tolerance : float, optional
+        L1 distance of observation rows up to which two states are in one cell; by default five standard errors.
+    draws, newton
+        See `find_similarity`.
+    rotation : "cells" or "dense"
+        "dense" is the variant that the paper ran: one random rotation right after the SVD, none inside
+        cells.
     rng : int or numpy.random.Generator, optional
 
     Returns
@@ -147,117 +171,264 @@ def learn_pomdp(
         If the log is too short, or if the spectral stages and the likelihood agree on a number of states of which
         no action has a transition matrix of full rank: then nothing distinguishes the states. With ``states``
         the most likely model comes back all the same. Also if the last observation settles the action.
+
+    Examples
+    --------
+    >>> from unlatch import domains, learn_pomdp, simulate
+    >>> learn_pomdp(simulate(domains.tiger(), 5_000, rng=0), rng=0).states
+    2
     """
-    generator, seed = resolve_rng(rng)
-    if not isinstance(log, Trajectory):
-        raise UsageError(
-            f"expected a Trajectory, got {type(log).__name__}; build one from arrays, or use read_log"
-        )
-    _check_refinement(refine, states, rank, time_limit)
-    refuse_deterministic_policy(log)
-    counts, hankel, factorization = factorize_log(
-        log,
-        rank=states if rank is None else rank,
+    options = LearnOptions(
+        states=states,
+        max_states=max_states,
+        time_limit=time_limit,
+        emission=emission,
+        refine=refine,
+        rank=rank,
         rank_tolerance=rank_tolerance,
         max_rank=max_rank,
         history_length=history_length,
         test_length=test_length,
         scaling=scaling,
-        rotate=_is_dense(rotation),
-        rng=generator,
+        min_singular_value=min_singular_value,
+        observation_tolerance=observation_tolerance,
+        draws=draws,
+        newton=newton,
+        rotation=rotation,
     )
-    result: LearnResult | None = None
-    refusal: NotLearnableError | NumericalError | None = None
+    budget = Budget(options.time_limit)
+    generator, seed = resolve_rng(rng)
+    log = checked_log(log).with_reward_symbols()
+    refuse_deterministic_policy(log)
+    with budget.active():
+        notes = log.diagnostics + examine(log)
+    spectral, refusal = _spectral(log, options, budget, generator)
+    if options.refine is None:
+        result = _plain(spectral, refusal, log, options)
+    else:
+        result = _refined(spectral, refusal, log, options, budget, generator)
+    return replace(result, seed=seed, diagnostics=notes + result.diagnostics)
+
+
+# --- the spectral stages -------------------------------------------------------------------------------
+
+
+def _spectral(
+    log: Trajectory, options: LearnOptions, budget: Budget, rng: np.random.Generator
+) -> tuple[SpectralResult | None, UnlatchError | None]:
+    """What they found, and why they have no model, if they have none.
+
+    Where likelihood goes on by itself it is no error that time or memory do not suffice; but it is one that the log is
+    too short for any Hankel matrix.
+    """
+    share = budget if options.refine is None else budget.share(_FOR_SPECTRAL_STAGES)
+    found: SpectralResult | None = None
+    refusal: UnlatchError | None = ResourceLimitError("there was no time left for them; allow more")
+    with share.ending():
+        try:
+            found = _recovered(*_factorized(log, options, rng), options, rng)
+            refusal = found.refusal
+        except ResourceLimitError as error:
+            refusal = error
+    return found, refusal
+
+
+def _factorized(
+    log: Trajectory, options: LearnOptions, rng: np.random.Generator
+) -> tuple[SequenceCounts, HankelMatrix, RankFactorization]:
+    return factorize_log(
+        log,
+        rank=options.spectral_rank,
+        rank_tolerance=options.rank_tolerance,
+        max_rank=options.largest_rank,
+        history_length=options.history_length,
+        test_length=options.test_length,
+        scaling=options.scaling,
+        rotate=options.dense_rotation,
+        rng=rng,
+    )
+
+
+def _recovered(
+    counts: SequenceCounts,
+    hankel: HankelMatrix,
+    factorization: RankFactorization,
+    options: LearnOptions,
+    rng: np.random.Generator,
+) -> SpectralResult:
+    """From the factors to a model, or to the reason why there is none."""
     try:
-        result = learn_from_hankel(
+        found = learn_from_hankel(
             hankel,
             factorization,
-            min_singular_value=min_singular_value,
-            observation_tolerance=observation_tolerance,
-            emission=emission,
-            draws=draws,
-            newton=newton,
-            cell_basis="none" if _is_dense(rotation) else "nonnegative",
-            rng=generator,
+            min_singular_value=options.min_singular_value,
+            observation_tolerance=options.observation_tolerance,
+            emission=options.emission,
+            draws=options.draws,
+            newton=options.newton,
+            cell_basis="none" if options.dense_rotation else "nonnegative",
+            rng=rng,
         )
     except (NotLearnableError, NumericalError) as error:
-        if refine is None or rank is not None:  # what was asked for is the spectral model
-            raise
-        refusal = error
-    if refine == "auto":
-        found = complete(
-            log,
-            start=None if result is None else result.pomdp,
-            states=states if rank is None else rank,
-            emission=emission,
-            time_limit=time_limit,
-            rng=generator,
+        found = SpectralResult(
+            hankel=hankel,
+            factorization=factorization,
+            psr=fit_psr(hankel, factorization),
+            refusal=error,
+            diagnostics=hankel.diagnostics + factorization.diagnostics,
         )
-        if refusal is not None and states is None:
-            _refuse_if_agreed(refusal, factorization, found)
-        result = _completed(result, found, hankel, factorization, refusal)
-    assert result is not None  # a refusal without refinement was raised
-    notes = log.diagnostics + examine(log) + result.diagnostics
-    if result.completion is not None:
-        notes = notes + examine_model(result.pomdp, log, counts=result.completion.ascent.counts)
-    return replace(result, counts=counts, seed=seed, diagnostics=notes)
+    return replace(found, counts=counts)
 
 
-def _check_refinement(
-    refine: str | None, states: int | None, rank: int | None, time_limit: float | None
-) -> None:
-    if refine not in ("auto", None):
-        raise UsageError(f"refine must be 'auto' or None, got {refine!r}")
-    if states is not None and (states < 1 or rank not in (None, states)):
-        raise UsageError(f"states must be at least 1 and agree with rank, got {states} and {rank}")
-    if time_limit is not None and not time_limit > 0:
-        raise UsageError(f"time_limit is a positive number of seconds, got {time_limit}")
+def _plain(
+    spectral: SpectralResult | None, refusal: UnlatchError | None, log: Trajectory, options: LearnOptions
+) -> LearnResult:
+    """The spectral model as it is; without one the refusal is the answer."""
+    if refusal is not None:
+        raise refusal
+    assert spectral is not None
+    assert spectral.pomdp is not None
+    assert spectral.partition is not None
+    pomdp = _marked(spectral.pomdp, log)
+    return LearnResult(
+        pomdp=pomdp,
+        partition=spectral.partition,
+        full_rank_actions=spectral.full_rank_actions,
+        log_likelihood=pomdp.log_likelihood(log),
+        evidence=None,
+        spectral=spectral,
+        search=None,
+        options=options,
+        steps=len(log),
+        episodes=log.n_episodes,
+        diagnostics=spectral.diagnostics + _untried_notes(log),
+    )
 
 
-def _refuse_if_agreed(
-    refusal: NotLearnableError | NumericalError, factorization: RankFactorization, found: Completion
-) -> None:
+# --- likelihood ----------------------------------------------------------------------------------------
+
+
+def _refined(
+    spectral: SpectralResult | None,
+    refusal: UnlatchError | None,
+    log: Trajectory,
+    options: LearnOptions,
+    budget: Budget,
+    rng: np.random.Generator,
+) -> LearnResult:
+    """The result with the model that search and climb lead to."""
+    start = None if spectral is None else spectral.pomdp
+    found = select_states(
+        log,
+        start=start,
+        states=options.states,
+        max_states=options.max_states,
+        emission=options.emission,
+        budget=budget,
+        rng=rng,
+    )
+    pomdp = _marked(found.pomdp, log)
+    actions = full_rank_actions(
+        pomdp, found.counts.transitions.sum(axis=2), min_singular_value=options.min_singular_value
+    )
+    if spectral is not None and options.states is None:
+        _refuse_if_agreed(spectral, found, actions)
+    fit = Diagnostics()
+    with budget.without_deadline().ending():
+        fit = examine_model(pomdp, log, counts=found.counts)
+    return LearnResult(
+        pomdp=pomdp,
+        partition=cells_of(
+            pomdp, actions, found.counts.observations.sum(axis=2), tolerance=options.observation_tolerance
+        ),
+        full_rank_actions=actions,
+        log_likelihood=found.log_likelihood,
+        evidence=found.evidence,
+        spectral=spectral,
+        search=found.search,
+        options=options,
+        steps=len(log),
+        episodes=log.n_episodes,
+        complete=found.complete and not budget.interrupted,
+        diagnostics=_spectral_notes(spectral, refusal, found)
+        + _untried_notes(log)
+        + found.diagnostics
+        + _limit_notes(found, budget, options)
+        + fit,
+    )
+
+
+def _refuse_if_agreed(spectral: SpectralResult, found: Selection, actions: tuple[int, ...]) -> None:
     """Where likelihood finds the same number of states, and no full-rank action either, the refusal stands."""
-    if found.pomdp.n_states == factorization.rank and not found.full_rank_actions:
+    refusal = spectral.refusal
+    if refusal is not None and found.complete and found.pomdp.n_states == spectral.rank and not actions:
         raise NotLearnableError(
-            f"{refusal}. The most likely model has {factorization.rank} states and no action of full rank either; "
-            f"states={factorization.rank} returns it, with states that nothing distinguishes for certain"
+            f"{refusal}. The most likely model has {spectral.rank} states and no action of full rank either; "
+            f"states={spectral.rank} returns it, with states that nothing distinguishes for certain",
+            singular_values=getattr(refusal, "singular_values", None),
+            thresholds=getattr(refusal, "thresholds", None),
         ) from refusal
 
 
-def _completed(
-    spectral: LearnResult | None,
-    found: Completion,
-    hankel: HankelMatrix,
-    factorization: RankFactorization,
-    refusal: NotLearnableError | NumericalError | None,
-) -> LearnResult:
-    """The result with the model that search and climb led to."""
-    notes = hankel.diagnostics + factorization.diagnostics
-    if spectral is not None:  # what was repaired in its rows concerns no row of the result
-        kept = [note for note in spectral.diagnostics if note.name not in REPAIRS]
-        notes = notes + Diagnostics(tuple(kept))
-    if refusal is not None:
-        notes = notes.noting(
+def _spectral_notes(
+    spectral: SpectralResult | None, refusal: UnlatchError | None, found: Selection
+) -> Diagnostics:
+    """What the spectral stages say about the log, and where they do not agree with the likelihood."""
+    notes = Diagnostics()
+    if spectral is not None:
+        notes = Diagnostics(tuple(note for note in spectral.hankel.diagnostics if note.name in LOG_NOTES))
+    if spectral is None or refusal is not None:
+        return notes.noting(
             "spectral_refused", f"the spectral stages gave no model, only the likelihood did: {refusal}"
         )
-    return LearnResult(
-        pomdp=found.pomdp,
-        partition_model=PartitionModel(found.pomdp.to_psr(), found.partition),
-        psr=fit_psr(hankel, factorization) if spectral is None else spectral.psr,
-        partition=found.partition,
-        rank=found.pomdp.n_states,
-        full_rank_actions=found.full_rank_actions,
-        singular_values=factorization.singular_values,
-        hankel=hankel,
-        factorization=factorization,
-        similarity=None if spectral is None else spectral.similarity,
-        spectral=None if spectral is None else spectral.pomdp,
-        completion=found,
-        diagnostics=notes + found.diagnostics,
+    if spectral.rank == found.pomdp.n_states or found.evidence.fixed:
+        return notes
+    if not found.search.complete:
+        reason = "the search was cut short, so that neither is settled"
+    elif spectral.rank < found.pomdp.n_states:
+        reason = "no further singular value of the Hankel matrix stands clear of its noise"
+    else:
+        reason = f"the log does not pay for more than {found.pomdp.n_states}"
+    return notes.noting(
+        "spectral_disagrees",
+        f"the spectral model has {spectral.rank} states, the likelihood prefers {found.pomdp.n_states}: {reason}",
+        spectral=spectral.rank,
+        likelihood=found.pomdp.n_states,
     )
 
 
+def _marked(pomdp: POMDP, log: Trajectory) -> POMDP:
+    """The model with the actions marked that the log never tried; nothing is known about them, so rows are uniform."""
+    untried = [pomdp.action_names.index(name) for name in log.untried_actions]
+    transitions, observations = pomdp.transitions.copy(), pomdp.observations.copy()
+    transitions[untried], observations[untried] = 1 / pomdp.n_states, 1 / pomdp.n_observations
+    return replace(
+        pomdp, transitions=transitions, observations=observations, untried_actions=log.untried_actions
+    )
+
+
+def _untried_notes(log: Trajectory) -> Diagnostics:
+    if not log.untried_actions:
+        return Diagnostics()
+    return Diagnostics().noting(
+        "never_tried",
+        f"actions never tried in the log: {', '.join(log.untried_actions)}; their rows are uniform and mean nothing, "
+        "and planners leave these actions out",
+        actions=list(log.untried_actions),
+    )
+
+
+def _limit_notes(found: Selection, budget: Budget, options: LearnOptions) -> Diagnostics:
+    if found.complete or budget.interrupted:
+        return Diagnostics()
+    return Diagnostics().noting(
+        "time_limit",
+        f"the time limit of {options.time_limit:g} seconds ended the work; this is the best model found by then",
+        seconds=options.time_limit,
+    )
+
+
+@own_errstate
 def learn_psr(
     log: Trajectory,
     *,
@@ -275,7 +446,7 @@ def learn_psr(
     """
     generator, _ = resolve_rng(rng)
     _, hankel, factorization = factorize_log(
-        log,
+        checked_log(log).with_reward_symbols(),
         rank=rank,
         rank_tolerance=rank_tolerance,
         max_rank=max_rank,
@@ -286,53 +457,3 @@ def learn_psr(
         rng=generator,
     )
     return fit_psr(hankel, factorization)
-
-
-def learn_from_hankel(
-    hankel: HankelMatrix,
-    factorization: RankFactorization | None = None,
-    *,
-    min_singular_value: float | None = None,
-    observation_tolerance: float | None = None,
-    emission: Emission = "departure",
-    draws: int = 30,
-    newton: bool = True,
-    cell_basis: CellBasis = "nonnegative",
-    rng: RandomSource = None,
-) -> LearnResult:
-    """The stages after counting: from a Hankel matrix, exact or estimated, to a POMDP."""
-    generator, seed = resolve_rng(rng)
-    if factorization is None:
-        factorization = factorize(hankel, rng=generator)
-    psr = fit_psr(hankel, factorization)
-    similarity = find_similarity(
-        psr,
-        emission=emission,
-        min_singular_value=min_singular_value,
-        observation_tolerance=observation_tolerance,
-        draws=draws,
-        newton=newton,
-        cell_basis=cell_basis,
-        rng=generator,
-    )
-    pomdp, repairs = read_off(psr, similarity)
-    return LearnResult(
-        pomdp=pomdp,
-        partition_model=PartitionModel(psr.transformed(similarity.matrix), similarity.partition),
-        psr=psr,
-        partition=similarity.partition,
-        rank=factorization.rank,
-        full_rank_actions=similarity.full_rank_actions,
-        singular_values=factorization.singular_values,
-        hankel=hankel,
-        factorization=factorization,
-        similarity=similarity,
-        seed=seed,
-        diagnostics=hankel.diagnostics + factorization.diagnostics + similarity.diagnostics + repairs,
-    )
-
-
-def _is_dense(rotation: str) -> bool:
-    if rotation not in ("cells", "dense"):
-        raise UsageError(f"rotation must be 'cells' or 'dense', got {rotation!r}")
-    return rotation == "dense"

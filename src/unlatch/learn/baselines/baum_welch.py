@@ -11,8 +11,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from unlatch.arrays import Floats, Ints
+from unlatch.core.arguments import checked_count, checked_log
 from unlatch.core.checks import frozen
 from unlatch.core.diagnostics import Diagnostics
+from unlatch.core.floating import own_errstate
 from unlatch.core.pomdp import POMDP, Emission, checked_emission
 from unlatch.core.progress import report
 from unlatch.core.psr import PSR
@@ -29,6 +31,7 @@ from unlatch.learn.likelihood.parameters import (
     parameters_of,
 )
 from unlatch.learn.likelihood.starts import random_parameters
+from unlatch.learn.significance import USED
 from unlatch.learn.state_order import canonical_order
 
 __all__ = ["EMResult", "learn_em"]
@@ -41,9 +44,6 @@ _ROUNDING = 1e-12
 
 _STEP_ROUNDING = 1e-14
 """Rounding that every step adds to the log-likelihood, which may itself be zero (a log with no surprises)."""
-
-_VISITED = 0.5
-"""Expected visits below which a row of the result says nothing about the log."""
 
 _SAME_SUMMIT = 0.1
 """Two starts whose log-likelihoods differ by fewer nats are taken to have reached the same optimum."""
@@ -101,6 +101,7 @@ class _Climb:
     converged: bool
 
 
+@own_errstate
 def learn_em(
     log: Trajectory,
     states: int,
@@ -154,7 +155,7 @@ def learn_em(
     checked_emission(emission)
     _check_options(states, starts, iterations, tolerance, initial_model, emission)
     generator, seed = resolve_rng(rng)
-    log = log.with_reward_symbols()
+    log = checked_log(log).with_reward_symbols()
     steps = encoded_log(log, initial_model)
     _refuse_unlearnable(steps, states, force)
     climbs = []
@@ -177,8 +178,7 @@ def _check_options(
     emission: Emission,
 ) -> None:
     for name, value in (("states", states), ("starts", starts), ("iterations", iterations)):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-            raise UsageError(f"{name} must be a whole number of at least 1, got {value!r}")
+        checked_count(name, value)
     if not tolerance >= 0:
         raise UsageError(f"tolerance must be zero or more nats, got {tolerance}")
     if initial_model is not None and initial_model.n_states != states:
@@ -261,10 +261,11 @@ def _result(
         action_names=steps.action_names,
         observation_names=steps.observation_names,
         symbol_rewards=source.symbol_rewards,
+        untried_actions=steps.untried_actions,
     )
     order = _order(pomdp)
     names = pomdp.state_names
-    counts = _reordered(best.counts, order)
+    counts = best.counts.reordered(order)
     notes = notes + _climb_notes(best, reached, tolerance) + _row_notes(counts, steps)
     return EMResult(
         pomdp=replace(pomdp.reordered(order), state_names=names),
@@ -283,15 +284,6 @@ def _order(pomdp: POMDP) -> Ints:
     """The canonical order of the states, by the same rule as for every other learner."""
     stationary = PSR(pomdp.stationary(), pomdp.updates, np.ones(pomdp.n_states))
     return canonical_order(stationary)
-
-
-def _reordered(counts: ExpectedCounts, order: Ints) -> ExpectedCounts:
-    return ExpectedCounts(
-        initial=frozen(counts.initial[order]),
-        transitions=frozen(counts.transitions[:, order][:, :, order]),
-        observations=frozen(counts.observations[:, order]),
-        log_likelihood=counts.log_likelihood,
-    )
 
 
 def _climb_notes(best: _Climb, reached: Floats, tolerance: float) -> Diagnostics:
@@ -320,7 +312,7 @@ def _row_notes(counts: ExpectedCounts, steps: EncodedLog) -> Diagnostics:
     notes = Diagnostics()
     tried = steps.seen.sum(axis=1) > 0
     visits = counts.observations.sum(axis=2)
-    starved = np.flatnonzero(visits.sum(axis=0) < _VISITED)
+    starved = np.flatnonzero(visits.sum(axis=0) < USED)
     if starved.size:
         notes = notes.noting(
             "starved_states",
@@ -329,7 +321,7 @@ def _row_notes(counts: ExpectedCounts, steps: EncodedLog) -> Diagnostics:
             states=starved.tolist(),
         )
     for name, rows in (("observations", visits), ("transitions", counts.transitions.sum(axis=2))):
-        empty = [[int(a), int(s)] for a, s in np.argwhere(rows < _VISITED) if tried[a]]
+        empty = [[int(a), int(s)] for a, s in np.argwhere(rows < USED) if tried[a]]
         if empty:
             notes = notes.noting(
                 f"unvisited_{name}",

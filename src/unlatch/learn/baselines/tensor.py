@@ -20,15 +20,18 @@ import numpy as np
 
 from unlatch import linalg
 from unlatch.arrays import Floats
+from unlatch.core.arguments import checked_log
 from unlatch.core.checks import frozen
 from unlatch.core.diagnostics import Diagnostics
+from unlatch.core.floating import own_errstate
 from unlatch.core.partition import Partition
 from unlatch.core.pomdp import POMDP, Emission, checked_emission
 from unlatch.core.psr import PSR
 from unlatch.core.random import RandomSource, resolve_rng
 from unlatch.core.trajectory import Trajectory
 from unlatch.errors import NotLearnableError, NumericalError, UsageError
-from unlatch.learn.significance import jackknife_variance
+from unlatch.learn.observability import same_rows
+from unlatch.learn.significance import EXACT, FULL_RANK_SIGMAS, LEAK_VARIANCES, ROUNDING, jackknife_variance
 from unlatch.learn.spectral.factorize import RankFactorization, factorize
 from unlatch.learn.spectral.fit_psr import fit_psr
 from unlatch.learn.spectral.hankel import HankelMatrix
@@ -39,21 +42,6 @@ from unlatch.learn.spectral.similarity import SimilarityTransform
 from unlatch.learn.state_order import canonical_order
 
 __all__ = ["ActionVerdict", "TensorResult", "learn_tensor", "learn_tensor_from_hankel"]
-
-_RANK_SIGMAS = 3.0
-"""Standard errors by which a singular value must stand above what noise makes of a zero."""
-
-_ROW_SIGMAS = 5.0
-"""Standard errors by which two observation rows must differ to count as those of different states."""
-
-_LEAK = 3.0
-"""How many times the noise variance may lie outside the leading singular subspaces."""
-
-_EXACT = 1e-9
-"""Relative size below which a singular value of an exact matrix is rounding."""
-
-_ROUNDING = 1e-6
-"""Distance up to which exact rows or vectors, after inversions, are the same."""
 
 
 @dataclass(frozen=True)
@@ -128,6 +116,7 @@ class TensorResult:
         return f"TensorResult({self.pomdp}, through {self.action!r}, {len(self.diagnostics)} diagnostics)"
 
 
+@own_errstate
 def learn_tensor(
     log: Trajectory,
     *,
@@ -171,6 +160,7 @@ def learn_tensor(
         of all states, with the reason for every action; or if the log shows more states than ``rank``.
     """
     generator, seed = resolve_rng(rng)
+    log = checked_log(log).with_reward_symbols()
     _check_options(log.action_names, action, emission, draws)
     _, hankel, factorization = factorize_log(
         log,
@@ -239,7 +229,7 @@ def _check_options(names: tuple[str, ...], action: str | None, emission: str, dr
 
 def _check_rank(factorization: RankFactorization) -> None:
     values, rank = factorization.singular_values, factorization.rank
-    found = int((values > _EXACT * values[0]).sum())
+    found = int((values > EXACT * values[0]).sum())
     if found < rank:
         raise NotLearnableError(
             f"rank {rank} was asked for, but the Hankel matrix has rank {found}; choose a lower rank, or longer "
@@ -259,7 +249,7 @@ def _check_closed(hankel: HankelMatrix, factors: RankFactorization, psr: PSR) ->
     for leaving, moves in ((_leaving_histories, forward), (_leaving_tests, backward)):
         outside = float((leaving(hankel, factors, moves) ** 2).sum())
         noise = float(jackknife_variance([leaving(r, factors, moves) for r in hankel.replicates]).sum())
-        if outside > _LEAK * noise + (_ROUNDING * factors.singular_values[0]) ** 2:
+        if outside > LEAK_VARIANCES * noise + (ROUNDING * factors.singular_values[0]) ** 2:
             times = f" by {np.sqrt(outside / noise):.1f} times the noise" if noise > 0 else ""
             raise NotLearnableError(
                 f"there are more than {factors.rank} states: one more pair leads out of the span of the "
@@ -275,24 +265,27 @@ def _core(hankel: HankelMatrix, factors: RankFactorization) -> Floats:
 
 
 def _leaving_histories(hankel: HankelMatrix, factors: RankFactorization, moves: Floats) -> Floats:
-    """``(1 - U U^T) (H_ao V - H V M_ao)``: what extended histories predict beyond the span of histories.
+    """``(1 - U U^T) D (H_ao V - H V M_ao)``: what extended histories predict beyond the span of histories.
 
-    The second term is zero but for replicates, where it accounts for the noise of U.
+    D scales histories as the factorization did, so that U has orthonormal columns and noise is about even. The second
+    term is zero but for replicates, where it accounts for the noise of U.
     """
-    u, v = factors.left, factors.right
+    scales, v = factors.history_scales[:, None], factors.right
+    u = factors.left / scales
     extended = (hankel.extended @ v).reshape(hankel.n_pairs, hankel.shape[0], factors.rank)
-    away = extended - (hankel.matrix @ v) @ moves
+    away = scales * (extended - (hankel.matrix @ v) @ moves)
     result: Floats = away - u @ (u.T @ away)
     return result
 
 
 def _leaving_tests(hankel: HankelMatrix, factors: RankFactorization, moves: Floats) -> Floats:
-    """``(U^T H_ao - N_ao U^T H) (1 - V V^T)``: the same from the side of tests extended to the front."""
-    u, v = factors.left, factors.right
+    """``(U^T H_ao - N_ao U^T H) D (1 - V V^T)``: the same from the side of tests extended to the front."""
+    u, scales = factors.left, factors.test_scales
+    v = factors.right / scales[:, None]
     rows = hankel.shape[0]
     starts = range(0, hankel.n_pairs * rows, rows)
     extended = np.stack([(hankel.extended[start : start + rows].T @ u).T for start in starts])
-    away = extended - moves @ (hankel.matrix.T @ u).T
+    away = (extended - moves @ (hankel.matrix.T @ u).T) * scales
     result: Floats = away - (away @ v) @ v.T
     return result
 
@@ -406,11 +399,11 @@ def _significant_rank(matrix: Floats, replicates: list[Floats]) -> tuple[int, fl
     u, s, v = linalg.svd(matrix)
     limits = np.array(
         [
-            _RANK_SIGMAS * _spectral_noise([_outside(r, u[:, :i], v[:, :i]) for r in replicates])
+            FULL_RANK_SIGMAS * _spectral_noise([_outside(r, u[:, :i], v[:, :i]) for r in replicates])
             for i in range(len(s))
         ]
     )
-    limits += _EXACT * s[0]
+    limits += EXACT * s[0]
     below = np.flatnonzero(s <= limits)
     return int(below[0]) if below.size else len(s), float(s[-1]), float(limits[-1])
 
@@ -485,12 +478,10 @@ def _rows(slices: Floats, basis: Floats, emission: Emission) -> Floats:
 
 def _same_rows(rows: Floats, replicates: list[Floats]) -> Partition:
     """Cells of states whose rows agree within noise, closed under transitivity."""
-    from scipy.sparse.csgraph import connected_components
-
-    gaps = [np.subtract(r[:, None], r[None, :]) for r in (rows, *replicates)]
-    deviation = np.broadcast_to(np.sqrt(jackknife_variance(gaps[1:])), gaps[0].shape)
-    together = np.abs(gaps[0]).sum(axis=2) <= _ROW_SIGMAS * deviation.sum(axis=2) + _ROUNDING
-    return Partition(connected_components(together, directed=False)[1].astype(np.int64))
+    if not replicates:
+        return same_rows(rows[None])
+    deviations = np.sqrt(jackknife_variance([r[:, None] - r[None, :] for r in replicates]))
+    return same_rows(rows[None], deviations[None])
 
 
 # --- decomposition and choice ---------------------------------------------------------------------------
@@ -501,7 +492,7 @@ def _decomposed(
 ) -> tuple[ActionVerdict, _Decomposition]:
     """Refine the shared eigenvectors over all slices, and read the factors."""
     states = len(start)
-    nothing_frozen = np.full((states, states), _EXACT**2)
+    nothing_frozen = np.full((states, states), EXACT**2)
     basis, residual = newton_refinement(family, np.ones(len(family)), start, nothing_frozen)
     rows = diagonals(family, basis).T
     variances = jackknife_variance([_rows(r, basis, setting.emission) for r in tensor.replicates])

@@ -12,7 +12,11 @@ from typing import NamedTuple
 import numpy as np
 
 from unlatch.arrays import Ints
+from unlatch.core.arguments import checked_log
+from unlatch.core.budget import ending
 from unlatch.core.diagnostics import Diagnostics
+from unlatch.core.floating import own_errstate
+from unlatch.core.progress import report
 from unlatch.core.trajectory import Trajectory
 from unlatch.errors import NotLearnableError
 from unlatch.learn.examine.duplicates import repeated_steps
@@ -49,6 +53,7 @@ OFTEN = 10
 """Visits, or episodes, from which on a part of the system was not only passed through."""
 
 
+@own_errstate
 def examine(log: Trajectory) -> Diagnostics:
     """What stands in the way of learning from ``log``, as far as can be told in a second or two.
 
@@ -62,13 +67,20 @@ def examine(log: Trajectory) -> Diagnostics:
         Any of ``constant_observations``, ``one_action``, ``actions_depend_on_observations``, ``drift`` and
         ``repeated_log``; empty for a log without peculiarities.
     """
-    log = log.with_reward_symbols()
+    log = checked_log(log).with_reward_symbols()
+    notes = Diagnostics()
     if len(log) == 0:
-        return Diagnostics()
-    notes = _constant_observations(log) + _one_action(log) + _drift(log) + _repeated_log(log)
-    if "repeated_log" in notes:
-        return notes  # copies double every deviation: nothing that is tested by the number of steps could be trusted
-    return notes + _actions_depend_on_observations(log)
+        return notes
+    with ending():
+        for done, test in enumerate(_TESTS):
+            report("examining the log", done, len(_TESTS))
+            if test is _actions_depend_on_observations and "repeated_log" in notes:
+                break  # copies double every deviation: what is tested by the number of steps could not be trusted
+            notes = notes + test(log)
+        return notes
+    return notes.noting(  # the budget ended before the tests did
+        "not_examined", "there was no time to examine the whole log; call examine(log) by itself"
+    )
 
 
 # --- before learning ------------------------------------------------------------------------------------
@@ -235,3 +247,13 @@ def _repeated_log(log: Trajectory) -> Diagnostics:
 def listed(names: Iterable[str], total: int) -> str:
     more = f" and {total - _NAMED} more" if total > _NAMED else ""
     return f"{', '.join(islice(names, _NAMED))}{more}"
+
+
+_TESTS = (
+    _constant_observations,
+    _one_action,
+    _drift,
+    _repeated_log,
+    _actions_depend_on_observations,
+)
+"""What `examine` looks for, in this order."""

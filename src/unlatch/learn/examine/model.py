@@ -5,28 +5,29 @@ from __future__ import annotations
 import numpy as np
 
 from unlatch.arrays import Floats, Ints
+from unlatch.core.arguments import checked_log
 from unlatch.core.diagnostics import Diagnostics
+from unlatch.core.floating import own_errstate
 from unlatch.core.pomdp import POMDP
 from unlatch.core.trajectory import Trajectory
-from unlatch.errors import BeliefCollapseError
+from unlatch.errors import NumericalError
 from unlatch.learn.examine.duplicates import repeated_steps
 from unlatch.learn.examine.goodness_of_fit import misfit
 from unlatch.learn.examine.log import OFTEN, REPEATED, SIGNIFICANT, listed
 from unlatch.learn.likelihood.forward_backward import expectation
 from unlatch.learn.likelihood.parameters import ExpectedCounts
+from unlatch.learn.significance import USED
 
 __all__ = ["examine_model"]
 
 _MISFIT = 0.03
 """Standardized residual per step above which a fit is called poor, for the same reason."""
 
-_OCCURRED = 0.5
-"""Expected number of times from which on a move counts as one that the log has seen."""
-
 _VISIBLE = 1e-3
 """Share of a log from which on a class of states is more than a rounding of its edges."""
 
 
+@own_errstate
 def examine_model(pomdp: POMDP, log: Trajectory, *, counts: ExpectedCounts | None = None) -> Diagnostics:
     """Whether ``pomdp``, learned from ``log``, explains it, and which of its states the log says little about.
 
@@ -42,7 +43,7 @@ def examine_model(pomdp: POMDP, log: Trajectory, *, counts: ExpectedCounts | Non
     Diagnostics
         Any of ``several_classes`` and ``poor_fit``.
     """
-    if len(log) == 0:
+    if len(checked_log(log)) == 0:
         return Diagnostics()
     return _several_classes(pomdp, log, counts) + _poor_fit(pomdp, log)
 
@@ -51,7 +52,7 @@ def _several_classes(pomdp: POMDP, log: Trajectory, counts: ExpectedCounts | Non
     if counts is None:
         try:
             counts = expectation(pomdp, log)
-        except BeliefCollapseError:
+        except NumericalError:
             return Diagnostics()  # the log is impossible under the model: a poor fit, and noted as such
     visits = counts.observations.sum(axis=(0, 2))
     recurrent, transient = _classes(counts, visits, log.n_episodes)
@@ -88,10 +89,10 @@ def _classes(counts: ExpectedCounts, visits: Floats, episodes: int) -> tuple[lis
     """
     from scipy.sparse.csgraph import connected_components
 
-    visited = visits >= _OCCURRED
-    moves = counts.transitions.sum(axis=0) >= _OCCURRED
+    visited = visits >= USED
+    moves = counts.transitions.sum(axis=0) >= USED
     if episodes >= OFTEN:  # a new episode leads back to where episodes begin
-        moves |= visited[:, None] & (counts.initial >= _OCCURRED)
+        moves |= visited[:, None] & (counts.initial >= USED)
     _, labels = connected_components(moves, directed=True, connection="strong")
     leaves = (moves & (labels[:, None] != labels)).any(axis=1)
     open_classes = np.unique(labels[leaves])

@@ -1,15 +1,27 @@
-"""What a model costs: its free parameters, at the price of BIC."""
+"""What a model costs: its free parameters at the price of BIC, and the choice of the entries that it uses."""
 
 from __future__ import annotations
 
 import numpy as np
+from scipy.special import gammaln
 
+from unlatch.arrays import Floats, Ints
 from unlatch.learn.likelihood.climb import Ascent
+from unlatch.learn.significance import USED
 
-__all__ = ["USED", "free_parameters", "parameter_price", "penalized_likelihood"]
+__all__ = ["free_parameters", "parameter_price", "penalized_likelihood", "structure_cost"]
 
-USED = 0.5
-"""Expected uses below which an entry is not counted as a parameter."""
+
+def penalized_likelihood(ascent: Ascent, steps: int) -> float:
+    """Log-likelihood less what the model costs, in nats: half the logarithm of the steps for every free parameter
+    (BIC), and the choice of the entries that are free."""
+    price = free_parameters(ascent) * parameter_price(steps)
+    return ascent.log_likelihood - price - structure_cost(ascent)
+
+
+def parameter_price(steps: int) -> float:
+    """Nats that a free parameter must gain to be worth it (BIC)."""
+    return 0.5 * float(np.log(steps))
 
 
 def free_parameters(ascent: Ascent) -> int:
@@ -17,16 +29,30 @@ def free_parameters(ascent: Ascent) -> int:
     after the first, since a row without a free number still has to say where it leads."""
     total = ascent.n_states - 1
     for rows in (ascent.counts.transitions, ascent.counts.observations):
-        used = (rows > USED).sum(axis=-1)
-        total += int(np.maximum(used - 1, 0).sum())
+        total += int(np.maximum(_used(rows) - 1, 0).sum())
     return total
 
 
-def penalized_likelihood(ascent: Ascent, steps: int) -> float:
-    """Log-likelihood less half the logarithm of the steps for every free parameter (BIC, in nats)."""
-    return ascent.log_likelihood - free_parameters(ascent) * parameter_price(steps)
+def structure_cost(ascent: Ascent) -> float:
+    """Nats that it takes to say which entries the rows use, among all that they could.
+
+    A row that always leads to one state has no free number, so that BIC charges nothing for it; but which state that
+    is had to be learned. Without this a short log is explained by a chain of states that each occur once.
+    """
+    moves, shown = _used(ascent.counts.transitions), _used(ascent.counts.observations)
+    symbols = (ascent.counts.observations.sum(axis=1) > 0).sum(axis=1)
+    return _choices(moves, np.full(len(moves), ascent.n_states)) + _choices(shown, symbols)
 
 
-def parameter_price(steps: int) -> float:
-    """Nats that a free parameter must gain to be worth it (BIC)."""
-    return 0.5 * float(np.log(steps))
+def _used(rows: Floats) -> Ints:
+    """How many entries of every row the log has used, shape (actions, states)."""
+    used: Ints = (rows > USED).sum(axis=-1)
+    return used
+
+
+def _choices(used: Ints, possible: Ints) -> float:
+    """Logarithm of the number of ways to choose the used entries of every visited row."""
+    visited = used > 0
+    n = np.broadcast_to(possible[:, None], used.shape)[visited]
+    k = used[visited]
+    return float((gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)).sum())

@@ -8,21 +8,21 @@ and no constraint is left. L-BFGS then needs tens of passes over the log where E
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from unlatch.arrays import Floats
-from unlatch.core.pomdp import Emission
-from unlatch.errors import BeliefCollapseError
+from unlatch.core.budget import checkpoint, ending
+from unlatch.core.progress import report
+from unlatch.errors import NumericalError
 from unlatch.learn.likelihood.coordinates import SquareRoots
-from unlatch.learn.likelihood.forward_backward import expected_counts
-from unlatch.learn.likelihood.parameters import EncodedLog, ExpectedCounts, Parameters, maximization
+from unlatch.learn.likelihood.objective import Likelihood
+from unlatch.learn.likelihood.parameters import ExpectedCounts, Parameters, maximization
 
-__all__ = ["Ascent", "climb"]
+__all__ = ["Ascent", "climb", "evaluated"]
 
 _MEMORY = 20
 _IMPOSSIBLE = 1e15
@@ -42,22 +42,19 @@ class Ascent:
     parameters : Parameters
     counts : ExpectedCounts
         Of the log under ``parameters``; its ``log_likelihood`` is the height reached.
-    evaluations : int
+    passes : int
         Passes over the log.
     gradient : float
         Largest component of the gradient in the scaled coordinates, in nats per standard error.
     converged : bool
         Whether gradient or gain fell below its tolerance.
-    interrupted : bool
-        Whether it was Ctrl-C that ended the climb.
     """
 
     parameters: Parameters
     counts: ExpectedCounts
-    evaluations: int
+    passes: int
     gradient: float
     converged: bool
-    interrupted: bool = False
 
     @property
     def log_likelihood(self) -> float:
@@ -68,29 +65,35 @@ class Ascent:
         return len(self.parameters.initial)
 
 
-class _Stop(Exception):
-    """Raised inside the optimizer to leave it: out of time, or without hope."""
+def evaluated(parameters: Parameters, likelihood: Likelihood) -> Ascent:
+    """A model as it is, without a step: one pass."""
+    return Ascent(parameters, likelihood.counts(parameters), passes=1, gradient=np.inf, converged=False)
+
+
+class _NoHope(Exception):
+    """Raised inside the optimizer to leave it: the target is out of reach."""
 
 
 def climb(
     start: Parameters,
-    log: EncodedLog,
+    likelihood: Likelihood,
     *,
-    emission: Emission = "departure",
-    evaluations: int = 300,
+    passes: int = 300,
     gain_tolerance: float = 1e-4,
     gradient_tolerance: float = 1e-2,
     target: float | None = None,
-    deadline: float | None = None,
-    on_step: Callable[[int, float], None] | None = None,
+    stage: str = "climbing",
 ) -> Ascent:
-    """Maximize the likelihood from ``start``; zeros stay zeros. Ctrl-C ends it where it is.
+    """Maximize the likelihood from ``start``; zeros stay zeros.
+
+    Once a pass is done, the end of the budget or Ctrl-C ends the climb where it is. Then the budget says that it is
+    stopped, and the next piece of work ends.
 
     Parameters
     ----------
     start : Parameters
-    log : EncodedLog
-    evaluations : int
+    likelihood : Likelihood
+    passes : int
         Most passes over the log.
     gain_tolerance : float
         Stop when an iteration gains fewer nats.
@@ -98,26 +101,20 @@ def climb(
         Stop when no coordinate promises more than this many nats per standard error.
     target : float, optional
         Log-likelihood below which the result is of no use: the climb ends as soon as it cannot get there.
-    deadline : float, optional
-        Value of ``time.monotonic()`` after which the best so far is returned.
-    on_step : callable, optional
-        Told the number of passes and the log-likelihood after each.
+    stage : str
+        What progress is reported as.
     """
-    parameters = start
-    for _ in range(_WARM_STEPS):  # EM steps: cheap, safe, and they tell the visits of every row
-        counts = expected_counts(parameters, log, emission=emission)
-        parameters = maximization(counts, parameters)
-    roots = SquareRoots(parameters, counts)
-    search = _Search(roots, log, emission, evaluations, target, deadline, on_step)
-    converged = search.run(gain_tolerance, gradient_tolerance)
-    return Ascent(
-        parameters=search.best_parameters,
-        counts=search.best_counts,
-        evaluations=_WARM_STEPS + search.evaluations,
-        gradient=search.best_gradient,
-        converged=converged,
-        interrupted=search.interrupted,
-    )
+    checkpoint()
+    best = evaluated(start, likelihood)
+    with ending():
+        for _ in range(_WARM_STEPS - 1):  # EM steps: cheap, safe, and they tell the visits of every row
+            best = evaluated(maximization(best.counts, best.parameters), likelihood)
+        roots = SquareRoots(maximization(best.counts, best.parameters), best.counts)
+        search = _Search(roots, likelihood, passes, target, stage, best)
+        with ending():
+            search.run(gain_tolerance, gradient_tolerance)
+        best = search.ascent()
+    return best  # noqa: RET504 - the block may end early
 
 
 class _Search:
@@ -126,68 +123,64 @@ class _Search:
     def __init__(
         self,
         roots: SquareRoots,
-        log: EncodedLog,
-        emission: Emission,
+        likelihood: Likelihood,
         most: int,
         target: float | None,
-        deadline: float | None,
-        on_step: Callable[[int, float], None] | None,
+        stage: str,
+        before: Ascent,
     ) -> None:
-        self._roots, self._log, self._emission = roots, log, emission
-        self._most, self._target, self._deadline, self._on_step = most, target, deadline, on_step
-        self.evaluations = 0
+        self._roots, self._likelihood = roots, likelihood
+        self._most, self._target, self._stage = most, target, stage
+        self._passes = 0
         self._heights: list[float] = []
-        self.interrupted = False
-        self.best_parameters: Parameters
-        self.best_counts: ExpectedCounts
-        self.best_gradient: float
-        self._evaluate(roots.start)
+        self._converged = False
+        self._best = before
 
-    def run(self, gain_tolerance: float, gradient_tolerance: float) -> bool:
+    def ascent(self) -> Ascent:
+        """The highest point."""
+        best = self._best
+        return Ascent(
+            best.parameters, best.counts, _WARM_STEPS + self._passes, best.gradient, self._converged
+        )
+
+    def run(self, gain_tolerance: float, gradient_tolerance: float) -> None:
         from scipy.optimize import minimize
 
-        height = max(abs(self.best_counts.log_likelihood), 1.0)
+        self._negative(self._roots.start)
         options: dict[str, Any] = {
             "maxcor": _MEMORY,
             "maxfun": self._most,
             "maxiter": self._most,
-            "ftol": gain_tolerance / height,
+            "ftol": gain_tolerance / max(abs(self._best.log_likelihood), 1.0),
             "gtol": gradient_tolerance,
         }
-        try:
-            found = minimize(self._negative, self._roots.start, jac=True, method="L-BFGS-B", options=options)
-        except _Stop:
-            return False
-        except KeyboardInterrupt:  # what was reached so far is worth keeping; the caller is told
-            self.interrupted = True
-            return False
-        return bool(found.status == 0)
+        with suppress(_NoHope):
+            found = minimize(self._hopeful, self._roots.start, jac=True, method="L-BFGS-B", options=options)
+            self._converged = bool(found.status == 0)
 
-    def _negative(self, coordinates: Floats) -> tuple[float, Floats]:
-        if self._deadline is not None and time.monotonic() > self._deadline:
-            raise _Stop
+    def _hopeful(self, coordinates: Floats) -> tuple[float, Floats]:
         if self._target is not None and not self._can_reach(self._target):
-            raise _Stop
-        return self._evaluate(coordinates)
+            raise _NoHope
+        return self._negative(coordinates)
 
     def _can_reach(self, target: float) -> bool:
         if len(self._heights) <= _LOOK_BACK:
             return True
         pace = (self._heights[-1] - self._heights[-1 - _LOOK_BACK]) / _LOOK_BACK
-        return self._heights[-1] + _HOPE * pace * (self._most - self.evaluations) >= target
+        return self._heights[-1] + _HOPE * pace * (self._most - self._passes) >= target
 
-    def _evaluate(self, coordinates: Floats) -> tuple[float, Floats]:
-        self.evaluations += 1
+    def _negative(self, coordinates: Floats) -> tuple[float, Floats]:
+        """Height and slope, turned upside down for a minimizer."""
+        self._passes += 1
         parameters = self._roots.parameters(coordinates)
         try:
-            counts = expected_counts(parameters, self._log, emission=self._emission)
-        except BeliefCollapseError:  # the line search stepped onto a zero; it will step back
+            counts = self._likelihood.counts(parameters)
+        except NumericalError:  # the line search stepped onto a zero, or next to one; it will step back
             return _IMPOSSIBLE, np.zeros_like(coordinates)
         slope = self._roots.gradient(coordinates, counts)
-        if self.evaluations == 1 or counts.log_likelihood > self.best_counts.log_likelihood:
-            self.best_parameters, self.best_counts = parameters, counts
-            self.best_gradient = float(np.abs(slope).max())
-        self._heights.append(self.best_counts.log_likelihood)
-        if self._on_step is not None:
-            self._on_step(self.evaluations, counts.log_likelihood)
+        if not self._heights or counts.log_likelihood > self._best.log_likelihood:
+            steepest = float(np.abs(slope).max())
+            self._best = Ascent(parameters, counts, self._passes, steepest, converged=False)
+        self._heights.append(self._best.log_likelihood)
+        report(self._stage, min(self._passes, self._most), self._most)
         return -counts.log_likelihood, -slope

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unlatch.arrays import Floats, Ints
+from unlatch.core.budget import checkpoint
 from unlatch.core.pomdp import POMDP, Emission
 from unlatch.core.trajectory import Trajectory
 from unlatch.errors import BeliefCollapseError, NumericalError, ResourceLimitError
@@ -264,6 +265,7 @@ def _forward(work: _Work) -> Iterator[float]:
     message = np.zeros((2, work.n))
     message[0] = work.initial
     for first, last in work.calls(0, work.blocks):
+        checkpoint()
         gain, done = work.kernels.forward_blocks(
             work.ahead, work.initial, work.steps, work.length, first, last, message, work.checkpoints
         )
@@ -277,6 +279,7 @@ def _backward(work: _Work, message: Floats, first: int, last: int) -> Iterator[i
     """The backward message before block ``first``, left in ``message``."""
     ones = np.ones(work.n)
     for begin, end in reversed(work.calls(first, last)):
+        checkpoint()
         work.kernels.backward_blocks(work.back, ones, work.steps, work.length, begin, end, message)
         yield 0
 
@@ -286,6 +289,7 @@ def _count(work: _Work, message: Floats, first: int, last: int, sums: Any) -> It
     ones = np.ones(work.n)
     workspace = np.empty((work.length + 1, work.n))
     for begin, end in reversed(work.calls(first, last)):
+        checkpoint()
         yield work.kernels.count_blocks(
             work.ahead,
             work.back,

@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from unlatch import linalg
 from unlatch.arrays import Floats
-from unlatch.core.pomdp import Emission
+from unlatch.core.progress import report
 from unlatch.learn.likelihood.coordinates import SquareRoots
-from unlatch.learn.likelihood.forward_backward import expected_counts
-from unlatch.learn.likelihood.parameters import EncodedLog, Parameters
+from unlatch.learn.likelihood.objective import Likelihood
+from unlatch.learn.likelihood.parameters import Parameters
 
 __all__ = ["information_matrix", "row_variances"]
 
 
 def information_matrix(
-    roots: SquareRoots,
-    log: EncodedLog,
-    emission: Emission,
-    *,
-    step: float = 0.05,
-    on_step: Callable[[int, int], None] | None = None,
+    roots: SquareRoots, likelihood: Likelihood, *, step: float = 0.05, stage: str = "information"
 ) -> Floats:
     """Minus the Hessian of the log-likelihood in square-root coordinates, by differences of its gradient.
 
     The direction that merely rescales a row is flat; it gets unit curvature so that the matrix can be inverted.
-    Two passes over the log for every coordinate; ``on_step`` is told how many coordinates are done.
+    Two passes over the log for every coordinate; progress is reported as ``stage``.
     """
     center = roots.start
     information = np.empty((len(center), len(center)))
@@ -35,10 +28,9 @@ def information_matrix(
         ahead, behind = center.copy(), center.copy()
         ahead[i] += step
         behind[i] -= step
-        difference = _slope(roots, behind, log, emission) - _slope(roots, ahead, log, emission)
+        difference = _slope(roots, behind, likelihood) - _slope(roots, ahead, likelihood)
         information[i] = difference / (2 * step)
-        if on_step is not None:
-            on_step(i + 1, len(center))
+        report(stage, i + 1, len(center))
     information = (information + information.T) / 2
     for row in roots.rows():
         direction = np.zeros(len(center))
@@ -47,8 +39,8 @@ def information_matrix(
     return information + 1e-9 * np.eye(len(center))
 
 
-def _slope(roots: SquareRoots, point: Floats, log: EncodedLog, emission: Emission) -> Floats:
-    return roots.gradient(point, expected_counts(roots.parameters(point), log, emission=emission))
+def _slope(roots: SquareRoots, point: Floats, likelihood: Likelihood) -> Floats:
+    return roots.gradient(point, likelihood.counts(roots.parameters(point)))
 
 
 def row_variances(roots: SquareRoots, information: Floats) -> Parameters:

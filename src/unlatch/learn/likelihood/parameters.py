@@ -75,6 +75,12 @@ class EncodedLog:
         return len(self.observation_names)
 
     @property
+    def untried_actions(self) -> tuple[str, ...]:
+        """Names of actions that never occur."""
+        tried = self.seen.sum(axis=1) > 0
+        return tuple(name for name, used in zip(self.action_names, tried, strict=True) if not used)
+
+    @property
     def seen(self) -> Ints:
         """How often every observation followed every action, shape (actions, observations)."""
         table = np.zeros((self.n_actions, self.n_observations), dtype=np.int64)
@@ -103,6 +109,15 @@ class ExpectedCounts:
     transitions: Floats
     observations: Floats
     log_likelihood: float
+
+    def reordered(self, order: Ints) -> ExpectedCounts:
+        """The same with new state ``i`` being the old state ``order[i]``."""
+        return ExpectedCounts(
+            initial=frozen(self.initial[order]),
+            transitions=frozen(self.transitions[:, order][:, :, order]),
+            observations=frozen(self.observations[:, order]),
+            log_likelihood=self.log_likelihood,
+        )
 
 
 def encoded_log(log: Trajectory, model: POMDP | None = None) -> EncodedLog:

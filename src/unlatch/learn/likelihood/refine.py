@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field, replace
 
+from unlatch.core.arguments import checked_count, checked_log, checked_seconds
+from unlatch.core.budget import Budget
 from unlatch.core.diagnostics import Diagnostics
+from unlatch.core.floating import own_errstate
 from unlatch.core.pomdp import POMDP
 from unlatch.core.trajectory import Trajectory
 from unlatch.errors import UsageError
-from unlatch.learn.likelihood.climb import Ascent
-from unlatch.learn.likelihood.parameters import encoded_log, parameters_of
+from unlatch.learn.likelihood.climb import Ascent, evaluated
+from unlatch.learn.likelihood.objective import Likelihood
+from unlatch.learn.likelihood.parameters import ExpectedCounts, Parameters, parameters_of
+from unlatch.learn.likelihood.starts import possible
 from unlatch.learn.likelihood.zeros import maximize
 
-__all__ = ["RefineResult", "refine"]
+__all__ = ["RefineResult", "refine", "with_parameters"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,10 +34,12 @@ class RefineResult:
     zeros : int
         Entries that were set to zero because the log supports it.
     converged : bool
-    evaluations : int
-        Passes over the log.
-    ascent : Ascent
-        The climb that ended here, with expected counts.
+    passes : int
+        Passes over the log of the last climb.
+    counts : ExpectedCounts
+        Of the log under ``pomdp``: how much data stands behind every row.
+    complete : bool
+        False if the time limit or Ctrl-C ended the work.
     """
 
     pomdp: POMDP
@@ -41,19 +47,21 @@ class RefineResult:
     gained: float
     zeros: int
     converged: bool
-    evaluations: int
-    ascent: Ascent
+    passes: int
+    counts: ExpectedCounts
+    complete: bool = True
     diagnostics: Diagnostics = field(default_factory=Diagnostics)
 
     def __repr__(self) -> str:
         return f"RefineResult({self.pomdp}, log-likelihood {self.log_likelihood:.6g}, converged={self.converged})"
 
 
+@own_errstate
 def refine(
     pomdp: POMDP,
     log: Trajectory,
     *,
-    evaluations: int = 400,
+    passes: int = 400,
     zeros: bool = True,
     time_limit: float | None = None,
 ) -> RefineResult:
@@ -67,53 +75,52 @@ def refine(
     pomdp : POMDP
     log : Trajectory
         How the actions were chosen does not matter to the likelihood.
-    evaluations : int
+    passes : int
         Most passes over the log for one climb.
     zeros : bool
     time_limit : float, optional
-        Seconds after which the best model so far is returned, not converged.
+        Seconds after which the best model so far is returned, not converged; so does Ctrl-C.
     """
-    if evaluations < 1:
-        raise UsageError(f"evaluations must be at least 1, got {evaluations}")
-    deadline = None if time_limit is None else time.monotonic() + time_limit
-    steps = encoded_log(log, pomdp)
+    if not isinstance(pomdp, POMDP):
+        raise UsageError(f"expected a POMDP to begin from, got {type(pomdp).__name__}")
+    passes = checked_count("passes", passes)
+    budget = Budget(checked_seconds("time_limit", time_limit))
+    likelihood = Likelihood.of(checked_log(log), pomdp.emission, pomdp)
     before = pomdp.log_likelihood(log)
-    ascent, removed = maximize(
-        parameters_of(pomdp),
-        steps,
-        emission=pomdp.emission,
-        evaluations=evaluations,
-        zeros=zeros,
-        deadline=deadline,
-    )
-    refined = replace(
-        pomdp,
-        transitions=ascent.parameters.transitions,
-        observations=ascent.parameters.observations,
-        initial=ascent.parameters.initial,
-    )
+    best, removed = evaluated(possible(parameters_of(pomdp), likelihood), likelihood), 0
+    with budget.ending():
+        best, removed = maximize(parameters_of(pomdp), likelihood, passes=passes, zeros=zeros)
     return RefineResult(
-        pomdp=refined,
-        log_likelihood=ascent.log_likelihood,
-        gained=ascent.log_likelihood - before,
+        pomdp=with_parameters(pomdp, best.parameters),
+        log_likelihood=best.log_likelihood,
+        gained=best.log_likelihood - before,
         zeros=removed,
-        converged=ascent.converged,
-        evaluations=ascent.evaluations,
-        ascent=ascent,
-        diagnostics=_notes(ascent),
+        converged=best.converged,
+        passes=best.passes,
+        counts=best.counts,
+        complete=not budget.stopped,
+        diagnostics=convergence_notes(best),
     )
 
 
-def _notes(ascent: Ascent) -> Diagnostics:
+def with_parameters(pomdp: POMDP, parameters: Parameters) -> POMDP:
+    """The model with other numbers."""
+    return replace(
+        pomdp,
+        transitions=parameters.transitions,
+        observations=parameters.observations,
+        initial=parameters.initial,
+    )
+
+
+def convergence_notes(ascent: Ascent) -> Diagnostics:
+    """That the likelihood was still rising, if it was."""
     if ascent.converged:
         return Diagnostics()
     return Diagnostics().noting(
         "not_converged",
-        f"the likelihood was still rising after {ascent.evaluations} passes over the log (steepest direction "
-        f"{ascent.gradient:.2g} nats per standard error)",
-        evaluations=ascent.evaluations,
+        f"the likelihood was still rising after {ascent.passes} passes over the log (steepest direction "
+        f"{ascent.gradient:.2g} nats per standard error); allow more time or passes",
+        passes=ascent.passes,
         gradient=ascent.gradient,
     )
-
-
-# --- zeros -----------------------------------------------------------------------------------------------

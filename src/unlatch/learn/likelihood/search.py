@@ -2,22 +2,23 @@
 
 Doubling gives every state a copy and the whole model one persistent hidden bit, which is what a corridor needs:
 splitting single states shows no gain until the entire chain is split. Merging states back is judged by the
-penalized likelihood (BIC), with a parameter counted only where the log expects it to be used.
+penalized likelihood, with a parameter counted only where the log expects it to be used.
 """
 
 from __future__ import annotations
 
-import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from unlatch.core.budget import Budget
 from unlatch.core.pomdp import Emission
-from unlatch.core.progress import report
 from unlatch.core.trajectory import Trajectory
 from unlatch.learn.likelihood.bic import free_parameters, parameter_price, penalized_likelihood
-from unlatch.learn.likelihood.climb import Ascent
-from unlatch.learn.likelihood.parameters import EncodedLog, Parameters, encoded_log
+from unlatch.learn.likelihood.climb import Ascent, evaluated
+from unlatch.learn.likelihood.objective import Likelihood
+from unlatch.learn.likelihood.parameters import Parameters
 from unlatch.learn.likelihood.split_merge import (
     cheapest_pairs,
     disjoint_pairs,
@@ -26,15 +27,13 @@ from unlatch.learn.likelihood.split_merge import (
     merged_states,
     tidied,
 )
-from unlatch.learn.likelihood.starts import climb_or_open, opened, single_state
+from unlatch.learn.likelihood.starts import climb_or_open, opened, possible, single_state
+from unlatch.learn.significance import USED
 
 __all__ = ["StateSearch", "search_states"]
 
 _STICKINESS = (0.9, 0.7, 0.5)
 """How persistent the new hidden bit starts out; the best of the three is kept."""
-
-_VISITED = 0.5
-"""Expected visits below which a state is there in name only."""
 
 _SPARSE_FROM = 8
 """States beyond which zeros make passes faster."""
@@ -54,168 +53,175 @@ _IMPROVEMENT = 0.5
 """Nats of penalized likelihood by which a round must improve to count as a success."""
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class StateSearch:
-    """The outcome: the best model on the largest sample used, and the best of every state count seen there."""
+    """What a search tried.
+
+    Attributes
+    ----------
+    best : Ascent
+        The model with the best score of all that were seen.
+    steps : int
+        Steps of the log that models were compared on, from its beginning.
+    scores : mapping of int to float
+        Penalized likelihood, in nats, of the best model of every number of states.
+    models : mapping of int to Ascent
+        These models.
+    rounds : tuple of str
+        What was doubled and what became of it.
+    complete : bool
+        False if the budget ended before the search did.
+    """
 
     best: Ascent
     steps: int
-    scores: dict[int, float] = field(default_factory=dict)
-    models: dict[int, Ascent] = field(default_factory=dict)
-    rounds: list[str] = field(default_factory=list)
-    complete: bool = True
-    interrupted: bool = False
+    scores: Mapping[int, float]
+    models: Mapping[int, Ascent]
+    rounds: tuple[str, ...]
+    complete: bool
 
-    def note(self, ascent: Ascent) -> float:
-        """Remember a model, unless some of its states are never visited; returns its penalized likelihood."""
-        score = penalized_likelihood(ascent, self.steps)
-        visits = ascent.counts.observations.sum(axis=(0, 2))
-        if visits.min() > _VISITED and score > self.scores.get(ascent.n_states, -np.inf):
-            self.scores[ascent.n_states] = score
-            self.models[ascent.n_states] = ascent
-        return score
+    def score(self, ascent: Ascent) -> float:
+        """Penalized likelihood of a model on the same steps."""
+        return penalized_likelihood(ascent, self.steps)
+
+    def __repr__(self) -> str:
+        return f"StateSearch({self.best.n_states} states of {sorted(self.scores)}, {self.steps} steps)"
 
 
 def search_states(
     log: Trajectory,
     *,
-    starts: tuple[Parameters, ...] = (),
+    starts: Iterable[Parameters] = (),
     emission: Emission = "departure",
     max_states: int = 40,
-    deadline: float | None = None,
+    budget: Budget | None = None,
     rng: np.random.Generator,
 ) -> StateSearch:
     """Find the number of states and a model near the maximum of the likelihood.
 
     The search works on the first part of the log, and on more of it as states get rarer. It begins from a
-    single state and from every model in ``starts``. On Ctrl-C or after ``deadline`` the best so far comes back
-    with ``complete`` False.
+    single state and from every model in ``starts``. At the end of the budget, or on Ctrl-C, the best model seen comes
+    back, at worst the better of a single state and the starts.
     """
-    searcher = _Searcher(log, emission, max_states, deadline, rng)
-    try:
-        searcher.run(starts)
-    except (KeyboardInterrupt, _OutOfTime) as stop:
-        if searcher.state is None:
-            raise
-        searcher.state.complete = False
-        searcher.state.interrupted = isinstance(stop, KeyboardInterrupt)
-    assert searcher.state is not None
-    return searcher.state
+    budget = Budget() if budget is None else budget
+    search = _Search(log, emission, max_states, rng)
+    search.begin([start for start in starts if len(start.initial) <= max_states])
+    with budget.ending():
+        search.run()
+    return search.outcome(complete=not budget.stopped)
 
 
-class _OutOfTime(Exception):
-    """The deadline has passed."""
+@dataclass
+class _Seen:
+    """The models that were seen on one sample, the best of every number of states."""
+
+    steps: int
+    max_states: int
+    scores: dict[int, float] = field(default_factory=dict)
+    models: dict[int, Ascent] = field(default_factory=dict)
+
+    def score(self, ascent: Ascent) -> float:
+        return penalized_likelihood(ascent, self.steps)
+
+    def record(self, ascent: Ascent) -> Ascent:
+        """Remember a model, unless it has states beyond the limit or states that are never visited."""
+        score, states = self.score(ascent), ascent.n_states
+        visited = states == 1 or ascent.counts.observations.sum(axis=(0, 2)).min() > USED
+        if visited and states <= self.max_states and score > self.scores.get(states, -np.inf):
+            self.scores[states], self.models[states] = score, ascent
+        return ascent
+
+    @property
+    def best(self) -> Ascent:
+        return self.models[max(self.scores, key=lambda states: self.scores[states])]
 
 
-class _Searcher:
+class _Search:
     def __init__(
-        self,
-        log: Trajectory,
-        emission: Emission,
-        max_states: int,
-        deadline: float | None,
-        rng: np.random.Generator,
+        self, log: Trajectory, emission: Emission, max_states: int, rng: np.random.Generator
     ) -> None:
-        self._log, self._emission, self._max_states = log, emission, max_states
-        self._deadline, self._rng = deadline, rng
-        self.state: StateSearch | None = None
-        self._sample: EncodedLog
+        self._log, self._emission, self._max_states, self._rng = log, emission, max_states, rng
+        self._rounds: list[str] = []
+        self._starts: list[Parameters] = []
+        self._likelihood = self._sample(_LEAST_SAMPLE)
+        self._seen = _Seen(self._likelihood.steps, max_states)
+
+    def outcome(self, *, complete: bool) -> StateSearch:
+        seen = self._seen
+        return StateSearch(
+            seen.best, seen.steps, dict(seen.scores), dict(seen.models), tuple(self._rounds), complete
+        )
 
     # --- rounds -------------------------------------------------------------------------------------
 
-    def run(self, starts: tuple[Parameters, ...]) -> None:
-        self._take_sample(_LEAST_SAMPLE)
-        first = self._climb(single_state(self._sample), 5)
-        self.state = StateSearch(first, len(self._sample))
-        score = self.state.note(first)
-        for start in starts:
-            ascent = self._climb(opened(start, self._sample), _DOUBLING_PASSES)
-            pruned = self._pruned(ascent)
-            if self.state.note(pruned) > score:
-                self.state.best, score = pruned, self.state.note(pruned)
-        failures, least = 0, len(self._sample)
-        while self._best.n_states < self._max_states:
+    def begin(self, starts: list[Parameters]) -> None:
+        """Look at what there is, without a climb: little work, done whatever the budget."""
+        self._starts = [opened(start, self._likelihood.log) for start in starts]
+        for start in (single_state(self._likelihood.log), *self._starts):
+            self._seen.record(evaluated(possible(start, self._likelihood), self._likelihood))
+
+    def run(self) -> None:
+        for start in self._starts:
+            self._pruned(self._climb(start, _DOUBLING_PASSES))
+        failures, least = 0, self._likelihood.steps
+        while self._seen.best.n_states < self._max_states:
             wanted = self._wanted_sample(least)
-            if wanted > len(self._sample):
+            if wanted > self._likelihood.steps:
                 self._move_to(wanted)
             if self._round():
                 failures = 0
                 continue
             failures += 1
-            least = _GROWTH * len(self._sample)  # before giving up, look at more of the log
-            if failures >= _PATIENCE and self._wanted_sample(least) <= len(self._sample):
+            least = _GROWTH * self._likelihood.steps  # before giving up, look at more of the log
+            if failures >= _PATIENCE and self._wanted_sample(least) <= self._likelihood.steps:
                 return
-
-    @property
-    def _best(self) -> Ascent:
-        assert self.state is not None
-        return self.state.best
 
     def _round(self) -> bool:
         """Double, climb, prune; True if that paid in more states."""
-        state = self.state
-        assert state is not None
-        before = state.note(self._best)
+        best = self._seen.best
+        before = self._seen.score(best)
         candidates = [
-            self._climb(doubled_states(self._best.parameters, sticky, self._rng), _PROBING_PASSES)
+            self._climb(doubled_states(best.parameters, sticky, self._rng), _PROBING_PASSES)
             for sticky in _STICKINESS
         ]
         promising = max(candidates, key=lambda ascent: ascent.log_likelihood)
         doubled = self._climb(promising.parameters, _DOUBLING_PASSES)
-        pruned = max(self._pruned(doubled), self._one_more(doubled), key=state.note)
-        after = state.note(pruned)
-        state.rounds.append(
-            f"{len(self._sample)} steps: {self._best.n_states} states doubled and pruned to {pruned.n_states}, "
+        pruned = max(self._pruned(doubled), self._one_more(doubled, best.n_states), key=self._seen.score)
+        after = self._seen.score(pruned)
+        self._rounds.append(
+            f"{self._likelihood.steps} steps: {best.n_states} states doubled and pruned to {pruned.n_states}, "
             f"penalized likelihood {before:.1f} to {after:.1f}"
         )
-        grown = pruned.n_states > self._best.n_states and after > before + _IMPROVEMENT
-        if after > before:
-            state.best = pruned
-        return grown
+        reached = self._seen.best
+        return reached.n_states > best.n_states and self._seen.score(reached) > before + _IMPROVEMENT
 
-    def _one_more(self, doubled: Ascent) -> Ascent:
-        """The doubled model merged to a single state more than the best: what the evidence is about."""
-        pairs = disjoint_pairs(cheapest_pairs(doubled.counts))[: self._best.n_states - 1]
+    def _one_more(self, doubled: Ascent, states: int) -> Ascent:
+        """The doubled model merged to a single state more than before: what the evidence is about."""
+        pairs = disjoint_pairs(cheapest_pairs(doubled.counts))[: states - 1]
         visits = doubled.counts.observations.sum(axis=(0, 2))
         return self._climb(merged_states(doubled.parameters, pairs, visits), _DOUBLING_PASSES)
 
     # --- samples --------------------------------------------------------------------------------------
 
     def _wanted_sample(self, least: int) -> int:
-        by_states = _STEPS_PER_STATE * 2 * self._best.n_states
-        most = max(_LARGEST_SAMPLE, _MOST_PER_STATE * self._best.n_states)
-        return min(max(least, by_states), most, len(self._log))
+        states = self._seen.best.n_states
+        most = max(_LARGEST_SAMPLE, _MOST_PER_STATE * states)
+        return min(max(least, 2 * _STEPS_PER_STATE * states), most, len(self._log))
 
-    def _take_sample(self, steps: int) -> None:
-        self._sample = encoded_log(self._log.head(steps))
+    def _sample(self, steps: int) -> Likelihood:
+        return Likelihood.of(self._log.head(steps), self._emission)
 
     def _move_to(self, steps: int) -> None:
         """Continue on a larger part of the log: scores of the smaller part no longer compare."""
-        self._take_sample(steps)
-        best = self._climb(opened(self._best.parameters, self._sample), _DOUBLING_PASSES)
-        assert self.state is not None
-        self.state = StateSearch(best, len(self._sample), rounds=self.state.rounds)
-        self.state.note(best)
+        larger = self._sample(steps)
+        best = _climbed(opened(self._seen.best.parameters, larger.log), larger, _DOUBLING_PASSES)
+        self._likelihood, self._seen = larger, _Seen(steps, self._max_states)
+        self._seen.record(best)
 
     # --- climbing and pruning ---------------------------------------------------------------------------
 
     def _climb(self, start: Parameters, passes: int, target: float | None = None) -> Ascent:
-        if self._deadline is not None and time.monotonic() > self._deadline:
-            raise _OutOfTime
-        states = len(start.initial)
-        ascent = climb_or_open(
-            start,
-            self._sample,
-            emission=self._emission,
-            evaluations=passes,
-            gain_tolerance=0.02,
-            target=target,
-            deadline=self._deadline,
-            on_step=lambda done, _: report(f"searching ({states} states)", done, passes),
-        )
-        if ascent.interrupted:
-            raise KeyboardInterrupt
-        return tidied(ascent) if states > _SPARSE_FROM else ascent
+        return self._seen.record(_climbed(start, self._likelihood, passes, target))
 
     def _pruned(self, ascent: Ascent) -> Ascent:
         """Merge states while that improves the penalized likelihood.
@@ -223,26 +229,52 @@ class _Searcher:
         A merge that costs no more than noise would gain is taken at once. If none does, the best of the cheapest
         pairs is, so that two states that the log tells apart are not merged merely because the model has too many.
         """
-        state = self.state
-        assert state is not None
-        current, score = ascent, state.note(ascent)
+        current = ascent
         while current.n_states > 1:
-            best: Ascent | None = None
-            size = free_parameters(current)
-            for proposal in merge_proposals(current):
-                removed = current.n_states - len(proposal.initial)
-                saved = 2 * size * removed / current.n_states  # at most: rows and columns
-                target = score + (size - saved) * parameter_price(len(self._sample))
-                merged = self._climb(proposal, _MERGING_PASSES, target)
-                loss = current.log_likelihood - merged.log_likelihood
-                noise = max(removed * np.log(len(self._sample)), size - free_parameters(merged))
-                better = state.note(merged) > score
-                if better and loss < noise:
-                    best = merged
-                    break
-                if better and removed == 1 and (best is None or state.note(merged) > state.note(best)):
-                    best = merged
-            if best is None:
+            simpler = self._merged(current)
+            if simpler is None:
                 break
-            current, score = best, state.note(best)
-        return self._climb(current.parameters, _DOUBLING_PASSES)
+            current = simpler
+        return self._climb(self._within_limit(current), _DOUBLING_PASSES)
+
+    def _within_limit(self, ascent: Ascent) -> Parameters:
+        """The cheapest pairs merged until no more states are left than were allowed, whatever that costs."""
+        parameters, counts = ascent.parameters, ascent.counts
+        while (surplus := len(parameters.initial) - self._max_states) > 0:
+            pairs = disjoint_pairs(cheapest_pairs(counts))[:surplus]
+            parameters = merged_states(parameters, pairs, counts.observations.sum(axis=(0, 2)))
+            counts = self._likelihood.counts(parameters)
+        return parameters
+
+    def _merged(self, current: Ascent) -> Ascent | None:
+        """The model with fewer states, or None if none is better."""
+        steps, score = self._likelihood.steps, self._seen.score(current)
+        size = free_parameters(current)
+        best: Ascent | None = None
+        for proposal in merge_proposals(current):
+            removed = current.n_states - len(proposal.initial)
+            saved = 2 * size * removed / current.n_states  # at most: rows and columns
+            target = score + (size - saved) * parameter_price(steps)
+            merged = self._climb(proposal, _MERGING_PASSES, target)
+            if self._seen.score(merged) <= score:
+                continue
+            loss = current.log_likelihood - merged.log_likelihood
+            if loss < max(removed * np.log(steps), size - free_parameters(merged)):
+                return merged
+            if removed == 1 and (best is None or self._seen.score(merged) > self._seen.score(best)):
+                best = merged
+        return best
+
+
+def _climbed(start: Parameters, likelihood: Likelihood, passes: int, target: float | None = None) -> Ascent:
+    """A climb that is as exact as a comparison needs; entries that are not used are dropped where that saves time."""
+    states = len(start.initial)
+    ascent = climb_or_open(
+        start,
+        likelihood,
+        passes=passes,
+        gain_tolerance=0.02,
+        target=target,
+        stage=f"searching ({states} states)",
+    )
+    return tidied(ascent) if states > _SPARSE_FROM else ascent

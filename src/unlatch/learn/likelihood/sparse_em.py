@@ -1,4 +1,4 @@
-"""How much a model costs: its free parameters, and how to do with fewer of them.
+"""EM that charges every entry its price, to find a model with few parameters.
 
 At the maximum of the likelihood a log leaves whole families of models nearly equal, and some of them have many more
 zeros than others. Taking away single entries from an arbitrary member of the family does not lead there; EM that
@@ -7,18 +7,16 @@ charges every entry its price does.
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 
 from unlatch.arrays import Flags, Floats
-from unlatch.core.pomdp import Emission
 from unlatch.core.progress import report
-from unlatch.errors import BeliefCollapseError
-from unlatch.learn.likelihood.bic import USED, parameter_price
-from unlatch.learn.likelihood.forward_backward import expected_counts
-from unlatch.learn.likelihood.parameters import EncodedLog, Parameters
+from unlatch.errors import NumericalError
+from unlatch.learn.likelihood.bic import parameter_price
+from unlatch.learn.likelihood.objective import Likelihood
+from unlatch.learn.likelihood.parameters import Parameters
 from unlatch.learn.likelihood.starts import smoothed
+from unlatch.learn.significance import USED
 
 __all__ = ["thrifty"]
 
@@ -27,38 +25,30 @@ _AJAR = 1e-6
 """Chance given to closed entries, to see which of them are needed."""
 
 
-def thrifty(
-    parameters: Parameters,
-    log: EncodedLog,
-    *,
-    emission: Emission = "departure",
-    deadline: float | None = None,
-) -> Parameters | None:
-    """A model near this one with many zeros, to climb from; None if they make the log impossible or time is up.
+def thrifty(parameters: Parameters, likelihood: Likelihood) -> Parameters | None:
+    """A model near this one with many zeros, to climb from; None if they make the log impossible.
 
     Every pass of EM takes the price of a parameter off the expected uses of each entry, which moves the model along
     the directions that the log leaves open to where entries vanish. What was closed and turns out to be needed
     is opened again.
     """
-    price = parameter_price(len(log))
+    price = parameter_price(likelihood.steps)
     current, needed = parameters, [np.zeros(rows.shape, dtype=bool) for rows in parameters]
     for done in range(_THRIFTY_PASSES):
         report("saving parameters", done, _THRIFTY_PASSES)
-        if deadline is not None and time.monotonic() > deadline:
-            return None
         try:
-            counts = expected_counts(current, log, emission=emission)
-        except BeliefCollapseError:
-            current, needed = _reopened(current, parameters, needed, log, emission)
+            counts = likelihood.counts(current)
+        except NumericalError:
+            current, needed = _reopened(current, parameters, needed, likelihood)
             continue
         current = current._replace(
             transitions=_charged(counts.transitions, current.transitions, price, needed[1]),
             observations=_charged(counts.observations, current.observations, price, needed[2]),
         )
-    current, _ = _reopened(current, parameters, needed, log, emission)
+    current, _ = _reopened(current, parameters, needed, likelihood)
     try:
-        expected_counts(current, log, emission=emission)
-    except BeliefCollapseError:
+        likelihood.counts(current)
+    except NumericalError:
         return None
     return current
 
@@ -72,10 +62,10 @@ def _charged(uses: Floats, previous: Floats, price: float, free: Flags) -> Float
 
 
 def _reopened(
-    current: Parameters, before: Parameters, needed: list[Flags], log: EncodedLog, emission: Emission
+    current: Parameters, before: Parameters, needed: list[Flags], likelihood: Likelihood
 ) -> tuple[Parameters, list[Flags]]:
     """The model with those entries as they were before that are used even where they are next to impossible."""
-    counts = expected_counts(smoothed(current, log, _AJAR), log, emission=emission)
+    counts = likelihood.counts(smoothed(current, likelihood.log, _AJAR))
     uses = (counts.initial, counts.transitions, counts.observations)
     needed = [
         known | ((rows <= 0) & (old > 0) & (used > USED))

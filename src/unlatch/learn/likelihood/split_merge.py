@@ -14,8 +14,9 @@ from unlatch.learn.likelihood.parameters import ExpectedCounts, Parameters
 __all__ = ["cheapest_pairs", "disjoint_pairs", "doubled_states", "merge_proposals", "merged_states", "tidied"]
 
 _OBSERVATION_NOISE = 0.5
-
 _TRANSITION_NOISE = 0.2
+"""Standard deviation of the logarithm of a jittered probability. What twins show must differ enough to pull them apart;
+how they move is better kept, since it was learned."""
 
 _UNUSED = 1e-3
 """Expected uses below which an entry of a candidate is dropped."""
@@ -45,13 +46,20 @@ def _without_unused(rows: Floats, uses: Floats) -> Floats:
     return result
 
 
-def doubled_states(parameters: Parameters, stickiness: float, rng: np.random.Generator) -> Parameters:
-    """Every state twice, told apart by one hidden bit that keeps its value with ``stickiness``; jittered."""
+def doubled_states(
+    parameters: Parameters, stickiness: float, rng: np.random.Generator, *, jitter: float = 1.0
+) -> Parameters:
+    """Every state twice, told apart by one hidden bit that keeps its value with ``stickiness``.
+
+    Rows are jittered, so that a climb can tell the twins apart; ``jitter`` scales how much.
+    """
     bit = np.array([[stickiness, 1 - stickiness], [1 - stickiness, stickiness]])
     return Parameters(
         initial=np.repeat(parameters.initial, 2) / 2,
-        transitions=_jittered(np.kron(parameters.transitions, bit), _TRANSITION_NOISE, rng),
-        observations=_jittered(np.repeat(parameters.observations, 2, axis=1), _OBSERVATION_NOISE, rng),
+        transitions=_jittered(np.kron(parameters.transitions, bit), jitter * _TRANSITION_NOISE, rng),
+        observations=_jittered(
+            np.repeat(parameters.observations, 2, axis=1), jitter * _OBSERVATION_NOISE, rng
+        ),
     )
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from unlatch.errors import BeliefCollapseError
+from unlatch.errors import NumericalError
 from unlatch.learn.likelihood.climb import Ascent, climb
+from unlatch.learn.likelihood.objective import Likelihood
 from unlatch.learn.likelihood.parameters import EncodedLog, Parameters
 
-__all__ = ["climb_or_open", "opened", "random_parameters", "single_state", "smoothed"]
+__all__ = ["climb_or_open", "opened", "possible", "random_parameters", "single_state", "smoothed"]
 
 
 def single_state(log: EncodedLog) -> Parameters:
@@ -42,12 +45,21 @@ def smoothed(parameters: Parameters, log: EncodedLog, weight: float = 1e-3) -> P
     )
 
 
-def climb_or_open(start: Parameters, log: EncodedLog, **options: object) -> Ascent:
+def possible(parameters: Parameters, likelihood: Likelihood) -> Parameters:
+    """The model itself, or mixed with a little of everything if the log is impossible under it."""
+    try:
+        likelihood.counts(parameters)
+    except NumericalError:
+        return smoothed(parameters, likelihood.log)
+    return parameters
+
+
+def climb_or_open(start: Parameters, likelihood: Likelihood, **options: Any) -> Ascent:
     """`climb`, from a model without the zeros of ``start`` if those make the log impossible."""
     try:
-        return climb(start, log, **options)  # type: ignore[arg-type]
-    except BeliefCollapseError:
-        return climb(smoothed(start, log), log, **options)  # type: ignore[arg-type]
+        return climb(start, likelihood, **options)
+    except NumericalError:
+        return climb(smoothed(start, likelihood.log), likelihood, **options)
 
 
 def random_parameters(steps: EncodedLog, states: int, rng: np.random.Generator) -> Parameters:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import time
-from dataclasses import replace
+from collections.abc import Iterator
 
 import numpy as np
 
 from unlatch import linalg
-from unlatch.core.pomdp import Emission
-from unlatch.core.progress import report
-from unlatch.errors import BeliefCollapseError
+from unlatch.core.budget import ending
+from unlatch.errors import NumericalError
 from unlatch.learn.likelihood.bic import free_parameters, parameter_price
 from unlatch.learn.likelihood.climb import Ascent
 from unlatch.learn.likelihood.coordinates import SquareRoots
-from unlatch.learn.likelihood.forward_backward import expected_counts
 from unlatch.learn.likelihood.information import information_matrix
-from unlatch.learn.likelihood.parameters import EncodedLog, Parameters
+from unlatch.learn.likelihood.objective import Likelihood
+from unlatch.learn.likelihood.parameters import Parameters
 from unlatch.learn.likelihood.sparse_em import thrifty
 from unlatch.learn.likelihood.starts import climb_or_open, opened
 
@@ -30,7 +28,7 @@ _DOUBT = 0.5
 an entry wrongly costs about three standard errors, and leaving one open wrongly costs less than one."""
 
 _MAX_INFORMATION = 150
-"""Free entries up to which the information matrix is computed, at one pass over the log each."""
+"""Free entries up to which the information matrix is computed, at two passes over the log each."""
 
 _NEGLIGIBLE = 1e-9
 
@@ -40,37 +38,35 @@ Entry = tuple[int, int]
 
 
 def maximize(
-    start: Parameters,
-    log: EncodedLog,
-    *,
-    emission: Emission = "departure",
-    evaluations: int = 400,
-    zeros: bool = True,
-    deadline: float | None = None,
+    start: Parameters, likelihood: Likelihood, *, passes: int = 400, zeros: bool = True
 ) -> tuple[Ascent, int]:
     """The maximum near ``start`` and the number of entries set to zero on the way.
 
-    Zeros are looked for in two ways, one by one from the maximum and by `thrifty`; the better model is taken.
+    Zeros are looked for in two ways, one by one from the maximum and by `thrifty`; the better model is taken. At the
+    end of the budget it is the best found by then.
     """
-    maximizer = _Maximizer(log, emission, evaluations, deadline)
-    ascent = maximizer.climbed(opened(start, log))
-    if not zeros or ascent.interrupted:
-        return ascent, 0
-    best = ascent
-    try:
-        best = maximizer.with_zeros(ascent)
-        saved = thrifty(ascent.parameters, log, emission=emission, deadline=deadline)
+    whole = _climbed(opened(start, likelihood.log), likelihood, passes)
+    if not zeros:
+        return whole, 0
+    best = whole
+    with ending():
+        for simpler in _simplified(whole, likelihood, passes):
+            best = simpler
+        saved = thrifty(whole.parameters, likelihood)
         if saved is not None:
-            other = maximizer.with_zeros(maximizer.climbed(saved))
-            best = max(best, other, key=lambda found: found.log_likelihood - _worth(found, len(log)))
-    except KeyboardInterrupt:
-        best = replace(best, converged=False, interrupted=True)
-    return best, _positive(ascent) - _positive(best)
+            *_, other = _simplified(_climbed(saved, likelihood, passes), likelihood, passes)
+            best = max(best, other, key=lambda found: found.log_likelihood - _worth(found, likelihood.steps))
+    return best, _positive(whole) - _positive(best)
 
 
 def _worth(ascent: Ascent, steps: int) -> float:
     """What all parameters together must be worth."""
-    return _DOUBT * parameter_price(steps) * free_parameters(ascent)
+    return _price(steps) * free_parameters(ascent)
+
+
+def _price(steps: int) -> float:
+    """Nats that an entry must be worth to stay."""
+    return _DOUBT * parameter_price(steps)
 
 
 def _positive(ascent: Ascent) -> int:
@@ -78,75 +74,62 @@ def _positive(ascent: Ascent) -> int:
     return sum(int(np.count_nonzero(rows)) for rows in ascent.parameters)
 
 
-class _Maximizer:
-    """Climbs one log, and sets entries to zero where that pays."""
-
-    def __init__(self, log: EncodedLog, emission: Emission, evaluations: int, deadline: float | None) -> None:
-        self._log, self._emission = log, emission
-        self._evaluations, self._deadline = evaluations, deadline
-
-    def climbed(self, start: Parameters, target: float | None = None) -> Ascent:
-        most = self._evaluations
-        return climb_or_open(
-            start,
-            self._log,
-            emission=self._emission,
-            evaluations=most,
-            target=target,
-            deadline=self._deadline,
-            on_step=lambda done, _: report("refining", min(done, most), most),
-        )
-
-    def with_zeros(self, ascent: Ascent) -> Ascent:
-        """Entries set to zero as long as they are not worth their price, those with the fewest uses first."""
-        refused: set[Entry] = set()
-        for propose in (_rarely_used, _insignificant):
-            while self._deadline is None or time.monotonic() < self._deadline:
-                if ascent.interrupted:
-                    raise KeyboardInterrupt
-                candidates = [e for e in propose(ascent, self._log, self._emission) if e not in refused]
-                ascent, dropped = self._without(ascent, candidates)
-                if not dropped:
-                    break
-                refused |= set(candidates) - dropped
-        return ascent
-
-    def _without(self, ascent: Ascent, candidates: list[Entry]) -> tuple[Ascent, set[Entry]]:
-        """Set candidates to zero where that pays; gives the model and the entries.
-
-        All are tried at once. A group that does not pay is tried again in two halves, so that a few entries that
-        are needed after all do not keep the others.
-        """
-        price = _DOUBT * parameter_price(len(self._log))
-        dropped: set[Entry] = set()
-        groups = [candidates] if candidates else []
-        while groups:
-            group = groups.pop()
-            least = ascent.log_likelihood - price * len(group)
-            simpler = self._climbed_without(ascent, group, least)
-            if simpler is not None and simpler.log_likelihood > least:
-                ascent, dropped = simpler, dropped | set(group)
-            elif len(group) > 1:
-                middle = len(group) // 2
-                groups += [group[middle:], group[:middle]]
-        return ascent, dropped
-
-    def _climbed_without(self, ascent: Ascent, entries: list[Entry], least: float) -> Ascent | None:
-        """The maximum without these entries, or None if the log is impossible without them."""
-        simpler = _zeroed(ascent.parameters, entries)
-        if simpler is None:
-            return None
-        try:
-            expected_counts(simpler, self._log, emission=self._emission)
-        except BeliefCollapseError:
-            return None
-        climbed = self.climbed(simpler, least)
-        if climbed.interrupted:
-            raise KeyboardInterrupt
-        return climbed
+def _climbed(start: Parameters, likelihood: Likelihood, passes: int, target: float | None = None) -> Ascent:
+    return climb_or_open(start, likelihood, passes=passes, target=target, stage="refining")
 
 
-def _rarely_used(ascent: Ascent, log: EncodedLog, emission: Emission) -> list[Entry]:
+def _simplified(ascent: Ascent, likelihood: Likelihood, passes: int) -> Iterator[Ascent]:
+    """The model itself, then with more and more entries set to zero, as long as they are not worth their price."""
+    yield ascent
+    refused: set[Entry] = set()
+    for propose in (_rarely_used, _insignificant):
+        while True:
+            candidates = [entry for entry in propose(ascent, likelihood) if entry not in refused]
+            dropped: set[Entry] = set()
+            for ascent, group in _without(ascent, candidates, likelihood, passes):  # noqa: B020 - the next from the last
+                dropped |= set(group)
+                yield ascent
+            if not dropped:
+                break
+            refused |= set(candidates) - dropped
+
+
+def _without(
+    ascent: Ascent, candidates: list[Entry], likelihood: Likelihood, passes: int
+) -> Iterator[tuple[Ascent, list[Entry]]]:
+    """Set candidates to zero where that pays; gives the model after every group of entries, and the group.
+
+    All are tried at once. A group that does not pay is tried again in two halves, so that a few entries that
+    are needed after all do not keep the others.
+    """
+    groups = [candidates] if candidates else []
+    while groups:
+        group = groups.pop()
+        least = ascent.log_likelihood - _price(likelihood.steps) * len(group)
+        simpler = _climbed_without(ascent, group, likelihood, passes, least)
+        if simpler is not None and simpler.log_likelihood > least:
+            ascent = simpler
+            yield ascent, group
+        elif len(group) > 1:
+            middle = len(group) // 2
+            groups += [group[middle:], group[:middle]]
+
+
+def _climbed_without(
+    ascent: Ascent, entries: list[Entry], likelihood: Likelihood, passes: int, least: float
+) -> Ascent | None:
+    """The maximum without these entries, or None if the log is impossible without them."""
+    simpler = _zeroed(ascent.parameters, entries)
+    if simpler is None:
+        return None
+    try:
+        likelihood.counts(simpler)
+    except NumericalError:
+        return None
+    return _climbed(simpler, likelihood, passes, least)
+
+
+def _rarely_used(ascent: Ascent, likelihood: Likelihood) -> list[Entry]:
     """Entries with the fewest expected uses, rarest first."""
     found = []
     expected = (ascent.counts.initial, ascent.counts.transitions, ascent.counts.observations)
@@ -159,7 +142,7 @@ def _rarely_used(ascent: Ascent, log: EncodedLog, emission: Emission) -> list[En
     return [(which, index) for _, which, index in sorted(found)]
 
 
-def _insignificant(ascent: Ascent, log: EncodedLog, emission: Emission) -> list[Entry]:
+def _insignificant(ascent: Ascent, likelihood: Likelihood) -> list[Entry]:
     """Entries that should not be worth their price, by the information matrix.
 
     Near zero the likelihood is a parabola in the probability p, so that removing an entry with standard error e
@@ -170,11 +153,9 @@ def _insignificant(ascent: Ascent, log: EncodedLog, emission: Emission) -> list[
     size = len(roots.start)
     if size > _MAX_INFORMATION:
         return []
-    information = information_matrix(
-        roots, log, emission, on_step=lambda done, of: report("judging zeros", done, of)
-    )
+    information = information_matrix(roots, likelihood, stage="judging zeros")
     covariance = linalg.inverse(information)
-    price = _DOUBT * parameter_price(len(log))
+    price = _price(likelihood.steps)
     halves = roots.start / 2
     worth = 0.5 * halves**2 / np.maximum(np.diag(covariance), 1e-300)
     places = roots.places()

@@ -15,6 +15,7 @@ from unlatch.core.diagnostics import Diagnostics
 from unlatch.core.progress import report
 from unlatch.core.random import RandomSource, resolve_rng
 from unlatch.errors import NotLearnableError, UsageError
+from unlatch.learn.significance import EXACT, SINGULAR_VALUE_MARGIN
 from unlatch.learn.spectral.hankel import HankelMatrix
 
 __all__ = ["RankFactorization", "Scaling", "factorize"]
@@ -24,19 +25,14 @@ Scaling = Literal["noise", "none"]
 _SPLITS = 12
 """Random halvings of the log's blocks by which the noise is measured."""
 
-_MARGIN = 1.25
-"""How far a singular value must stand above the largest noise seen in any halving."""
-
-_ROUNDING = 1e-9
-"""Relative size below which a singular value of an exact matrix is rounding."""
-
 
 @dataclass(frozen=True, eq=False)
 class RankFactorization:
     """The truncated SVD of a Hankel matrix.
 
     ``left`` (histories, rank) and ``right`` (tests, rank) are the leading singular vectors of the scaled matrix, each
-    entry times the scale of its history or test; rotated if that was asked for.
+    entry times the scale of its history or test; rotated if that was asked for. So ``left.T @ H @ right`` is the
+    diagonal of the scaled matrix's singular values (or what the rotation made of it), but neither is orthonormal.
 
     Attributes
     ----------
@@ -46,6 +42,8 @@ class RankFactorization:
     noise : float
         Estimated largest singular value of the sampling noise; 0 for an exact matrix.
     rank : int
+    history_scales, test_scales : array
+        What rows and columns were multiplied with before the decomposition.
     """
 
     left: Floats
@@ -53,6 +51,8 @@ class RankFactorization:
     singular_values: Floats
     noise: float
     rank: int
+    history_scales: Floats
+    test_scales: Floats
     diagnostics: Diagnostics = field(default_factory=Diagnostics)
 
     def __repr__(self) -> str:
@@ -69,7 +69,7 @@ def factorize(
     rotate: bool = False,
     rng: RandomSource = None,
 ) -> RankFactorization:
-    """Truncated SVD ``H ~ left S right.T``; the rank is the number of hidden states.
+    """Truncated SVD of the Hankel matrix, rows and columns scaled by their noise.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def factorize(
     report("factorizing", 1, 2)
     if values[0] <= 0:
         raise NotLearnableError("the Hankel matrix is zero: no history was ever followed by a test")
-    possible = int((values > _ROUNDING * values[0]).sum())
+    possible = int((values > EXACT * values[0]).sum())
     if rank is not None and rank > possible:
         raise NotLearnableError(
             f"rank {rank} was asked for, but the Hankel matrix has rank {possible}; choose a lower rank, or longer "
@@ -129,6 +129,8 @@ def factorize(
         singular_values=frozen(values),
         noise=noise,
         rank=rank,
+        history_scales=frozen(weights[0]),
+        test_scales=frozen(weights[1]),
         diagnostics=_judge_gap(values, rank, noise),
     )
 
@@ -146,7 +148,9 @@ def _check_options(rank: int | None, rank_tolerance: float | None, max_rank: int
 
 def _count_values(values: Floats, tolerance: float | None, noise: float, max_rank: int) -> int:
     threshold = (
-        values[0] * tolerance if tolerance is not None else max(_MARGIN * noise, _ROUNDING * values[0])
+        values[0] * tolerance
+        if tolerance is not None
+        else max(SINGULAR_VALUE_MARGIN * noise, EXACT * values[0])
     )
     return int(np.clip((values > threshold).sum(), 1, max_rank))
 
@@ -185,11 +189,11 @@ def _judge_gap(values: Floats, rank: int, noise: float) -> Diagnostics:
     if following > 0 and values[rank - 1] < 1.5 * following:
         notes = notes.noting(
             "no_gap",
-            f"singular value {rank} is only {values[rank - 1] / following:.2f} times the next: the number of "
-            "states is uncertain; log more steps",
+            f"singular value {rank} is only {values[rank - 1] / following:.2f} times the next: its "
+            "rank is uncertain; log more steps",
             ratio=float(values[rank - 1] / following),
         )
-    if noise > 0 and following > 0.9 * _MARGIN * noise:
+    if noise > 0 and following > 0.9 * SINGULAR_VALUE_MARGIN * noise:
         notes = notes.noting(
             "near_noise",
             f"singular value {rank + 1} ({following:.3g}) is close to the noise ({noise:.3g}): one more "

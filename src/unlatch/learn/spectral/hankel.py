@@ -12,6 +12,7 @@ from unlatch.arrays import Floats, Ints
 from unlatch.core.checks import frozen
 from unlatch.core.diagnostics import Diagnostics
 from unlatch.errors import ResourceLimitError
+from unlatch.learn.significance import DOUBTFUL_SIGMAS
 from unlatch.learn.spectral.counting import SequenceCounts
 from unlatch.learn.spectral.windows import WindowTable
 
@@ -19,11 +20,11 @@ __all__ = ["HankelMatrix", "estimate_hankel"]
 
 MAX_ENTRIES = 200_000_000
 
+LOG_NOTES = ("rarely_tried", "never_observed", "doubtful_probabilities")
+"""Names of the notes that are about the log rather than about the matrix."""
+
 _FEW_TRIES = 100
 """Tries of an action below which its estimated rows are little more than noise."""
-
-_SURE = 5.0
-"""Standard errors beyond which a deviation is no chance."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -290,7 +291,7 @@ def _doubtful_probabilities(counts: SequenceCounts) -> Diagnostics:
     windows = table.totals.sum()
     averages = np.bincount(actions, weights=table.weights.sum(axis=1), minlength=counts.n_actions) / windows
     errors = np.sqrt(np.bincount(actions, weights=table.squares[:, 0], minlength=counts.n_actions)) / windows
-    off = np.flatnonzero((averages > 0) & (np.abs(averages - 1) > _SURE * errors))
+    off = np.flatnonzero((averages > 0) & (np.abs(averages - 1) > DOUBTFUL_SIGMAS * errors))
     if off.size == 0:
         return Diagnostics()
     listing = ", ".join(f"{counts.action_names[a]} ({averages[a]:.3g} ± {errors[a]:.1g})" for a in off)

@@ -9,18 +9,11 @@ from unlatch.arrays import Floats
 from unlatch.core.partition import Partition
 from unlatch.core.pomdp import Emission
 from unlatch.core.psr import PSR
-from unlatch.learn.significance import jackknife_variance
-from unlatch.learn.spectral.joint_diagonalization import (
-    diagonals,
-)
+from unlatch.learn.observability import same_rows
+from unlatch.learn.significance import EXACT, FROZEN_SIGMAS, jackknife_variance
+from unlatch.learn.spectral.joint_diagonalization import diagonals
 
-__all__ = ["EXACT", "InverseFamily"]
-
-_PARTITION_SIGMAS = 5.0
-
-_FROZEN_SIGMAS = 3.0
-
-EXACT = 1e-9
+__all__ = ["InverseFamily"]
 
 
 class InverseFamily:
@@ -52,32 +45,21 @@ class InverseFamily:
             return np.full((n, n), EXACT**2)
         gaps = [d[:, None, :] - d[:, :, None] for d in self._diagonal_replicates(basis)]
         noise = np.einsum("k,kij->ij", self.weights, jackknife_variance(gaps))
-        result: Floats = _FROZEN_SIGMAS**2 * noise + EXACT**2
+        result: Floats = FROZEN_SIGMAS**2 * noise + EXACT**2
         return result
 
     def partition(self, basis: Floats, tolerance: float | None) -> Partition:
         """Cells of states whose rows agree under every full-rank action, closed under transitivity."""
-        from scipy.sparse.csgraph import connected_components
-
-        distance = self._distances(diagonals(self.whole, basis))
-        limit = np.full_like(distance, tolerance) if tolerance is not None else self._noise_limit(basis)
-        together = (distance <= limit).all(axis=0)
-        return Partition(connected_components(together, directed=False)[1].astype(np.int64))
-
-    def _distances(self, d: Floats) -> Floats:
-        """L1 distance of the rows of every two states under every full-rank action, (actions, n, n)."""
-        rows = d.reshape(self.n_actions, self.n_observations, -1)
-        result: Floats = np.abs(rows[:, :, :, None] - rows[:, :, None, :]).sum(axis=1)
-        return result
-
-    def _noise_limit(self, basis: Floats) -> Floats:
-        n = len(basis)
         if not self.replicates:
-            return np.full((self.n_actions, n, n), 1e-6)
-        gaps = [d[:, :, None] - d[:, None, :] for d in self._diagonal_replicates(basis)]
-        deviation = np.sqrt(jackknife_variance(gaps)).reshape(self.n_actions, self.n_observations, n, n)
-        result: Floats = _PARTITION_SIGMAS * deviation.sum(axis=1) + 1e-6
-        return result
+            return same_rows(self._as_rows(diagonals(self.whole, basis)), tolerance=tolerance)
+        replicates = [self._as_rows(d) for d in self._diagonal_replicates(basis)]
+        deviations = np.sqrt(jackknife_variance([rows[:, :, None] - rows[:, None] for rows in replicates]))
+        return same_rows(self._as_rows(diagonals(self.whole, basis)), deviations, tolerance=tolerance)
+
+    def _as_rows(self, d: Floats) -> Floats:
+        """Eigenvalues (matrices, states) as observation rows, (full-rank actions, states, observations)."""
+        rows: Floats = d.reshape(self.n_actions, self.n_observations, -1).transpose(0, 2, 1)
+        return rows
 
     def row_variances(self, transform: Floats, partition: Partition) -> Floats:
         """Sampling variances of `rows`."""
@@ -89,9 +71,7 @@ class InverseFamily:
         """Observation rows (full-rank actions, states, observations), equal within a cell."""
         d = diagonals(matrices, transform)
         sizes = np.bincount(partition.labels)
-        averaged = (partition.sums(d) / sizes)[:, partition.labels]
-        rows: Floats = averaged.reshape(self.n_actions, self.n_observations, -1).transpose(0, 2, 1)
-        return rows
+        return self._as_rows((partition.sums(d) / sizes)[:, partition.labels])
 
     def noise_residual(self, basis: Floats) -> float:
         """What sampling noise alone would leave outside the diagonals (weighted sum of squares)."""

@@ -11,15 +11,10 @@ from unlatch.core.partition import Partition
 from unlatch.core.pomdp import POMDP, Emission
 from unlatch.core.psr import PSR
 from unlatch.errors import DataError, NumericalError
-from unlatch.learn.significance import jackknife_variance
+from unlatch.learn.significance import HETEROGENEOUS_SIGMAS, ROUNDING, jackknife_variance
 from unlatch.learn.spectral.similarity import SimilarityTransform
 
-__all__ = ["REPAIRS", "read_off", "recover_pomdp"]
-
-_HETEROGENEOUS_SIGMAS = 6.0
-
-REPAIRS = ("projected_transitions", "projected_observations", "projected_initial", "undetermined_rows")
-"""Names of the notes about rows that were moved or filled in."""
+__all__ = ["read_off", "recover_pomdp"]
 
 MAX_MOVED = 20.0
 """L1 distance to the simplex beyond which a row is not a noisy distribution but a failed computation."""
@@ -55,7 +50,7 @@ def read_off(psr: PSR, similarity: SimilarityTransform) -> tuple[POMDP, Diagnost
         observation_names=psr.observation_names,
         symbol_rewards=psr.symbol_rewards,
     )
-    return pomdp, notes + _undetermined_notes(psr, undetermined)
+    return pomdp, notes + _undetermined_notes(undetermined)
 
 
 def _tried(psr: PSR) -> Flags:
@@ -96,7 +91,7 @@ def _differ_within_cells(
     replicates = [
         _shown(r, similarity.emission)[0][actions] - _pooled(r, similarity) for r in states.replicates
     ]
-    limit = _HETEROGENEOUS_SIGMAS * np.sqrt(_variance(replicates, away)) + 1e-6
+    limit = HETEROGENEOUS_SIGMAS * np.sqrt(_variance(replicates, away)) + ROUNDING
     beyond: Flags = np.abs(away) > limit
     result: Flags = np.asarray(beyond.any(axis=(1, 2)))
     return result
@@ -180,7 +175,7 @@ def _projected(
     return projected, notes
 
 
-def _undetermined_notes(psr: PSR, undetermined: Flags) -> Diagnostics:
+def _undetermined_notes(undetermined: Flags) -> Diagnostics:
     notes = Diagnostics()
     if undetermined.any():
         notes = notes.noting(
@@ -188,12 +183,5 @@ def _undetermined_notes(psr: PSR, undetermined: Flags) -> Diagnostics:
             f"{int(undetermined.sum())} observation rows belong to states that the action never leads to; "
             "they are filled with the action's overall distribution and carry no information",
             rows=[[int(a), int(s)] for a, s in np.argwhere(undetermined)],
-        )
-    never = [name for name, tried in zip(psr.action_names, _tried(psr), strict=True) if not tried]
-    if never:
-        notes = notes.noting(
-            "never_tried",
-            f"actions never tried in the log: {', '.join(never)}; their rows are uniform and mean nothing",
-            actions=never,
         )
     return notes

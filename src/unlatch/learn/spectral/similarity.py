@@ -16,9 +16,10 @@ from unlatch.core.pomdp import Emission, checked_emission
 from unlatch.core.psr import PSR
 from unlatch.core.random import RandomSource, resolve_rng
 from unlatch.errors import NotLearnableError, NumericalError, UsageError
-from unlatch.learn.significance import jackknife_variance
+from unlatch.learn.observability import full_rank_threshold
+from unlatch.learn.significance import RESIDUAL_VARIANCES, jackknife_variance
 from unlatch.learn.spectral.cell_basis import nonnegative_cells
-from unlatch.learn.spectral.inverse_family import EXACT, InverseFamily
+from unlatch.learn.spectral.inverse_family import InverseFamily
 from unlatch.learn.spectral.joint_diagonalization import (
     JointBasis,
     newton_refinement,
@@ -30,8 +31,6 @@ from unlatch.learn.state_order import canonical_order
 __all__ = ["CellBasis", "SimilarityTransform", "find_similarity"]
 
 CellBasis = Literal["nonnegative", "rotation", "none"]
-
-_FULL_RANK_SIGMAS = 3.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,7 +164,7 @@ def _action_ranks(psr: PSR, min_singular_value: float | None) -> tuple[Floats, F
         thresholds[a] = (
             min_singular_value
             if min_singular_value is not None
-            else max(_FULL_RANK_SIGMAS * _standard_error(psr, a, u[:, -1], v[:, -1]), EXACT)
+            else full_rank_threshold(_standard_error(psr, a, u[:, -1], v[:, -1]))
         )
     return smallest, thresholds
 
@@ -181,13 +180,13 @@ def _no_full_rank_action(psr: PSR, smallest: Floats, thresholds: Floats) -> NotL
         f"{name} {value:.2g} (needs {threshold:.2g})"
         for name, value, threshold in zip(psr.action_names, smallest, thresholds, strict=True)
     )
+    seen = " above the noise" if psr.replicates else ""
     return NotLearnableError(
-        f"no action has a transition matrix of full rank {psr.rank}; smallest singular values: {listing}. "
-        "Log more steps, choose a lower rank, or use the PSR, which needs no such action"
+        f"no action's transition matrix shows full rank {psr.rank}{seen}; smallest singular values: {listing}. "
+        "Log more steps, choose a lower rank, or use learn_psr, which needs no such action",
+        singular_values=smallest,
+        thresholds=thresholds,
     )
-
-
-# --- the family of matrices that share the hidden states as eigenvectors --------------------------------
 
 
 def _checked_start(family: InverseFamily, start: JointBasis) -> tuple[Floats, Diagnostics]:
@@ -212,7 +211,7 @@ def _checked_start(family: InverseFamily, start: JointBasis) -> tuple[Floats, Di
 def _residual_notes(family: InverseFamily, basis: Floats, emission: Emission) -> Diagnostics:
     residual = off_diagonal_residual(family.whole, family.weights, basis)
     noise = family.noise_residual(basis)
-    if residual <= max(25 * noise, 1e-12 * float((family.whole**2).sum())):
+    if residual <= max(RESIDUAL_VARIANCES * noise, 1e-12 * float((family.whole**2).sum())):
         return Diagnostics()
     other = "arrival" if emission == "departure" else "departure"
     return Diagnostics().noting(

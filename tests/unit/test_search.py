@@ -1,0 +1,149 @@
+"""The search for the number of states: what it finds, what it keeps when it is cut short, what it obeys."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import unlatch
+from naive import blurred
+from unlatch import domains, simulate
+from unlatch.core.budget import Budget
+from unlatch.learn.likelihood.climb import climb
+from unlatch.learn.likelihood.objective import Likelihood
+from unlatch.learn.likelihood.parameters import Parameters, parameters_of
+from unlatch.learn.likelihood.search import search_states
+from unlatch.learn.likelihood.starts import single_state
+
+
+@pytest.mark.parametrize(
+    ("name", "steps"),
+    [
+        ("tiger", 3_000),
+        ("tmaze", 6_000),
+        ("sense-float-reset:states=4", 40_000),
+        ("directional-hallway", 40_000),
+    ],
+)
+def test_search_finds_the_number_of_states(name: str, steps: int) -> None:
+    truth = domains.by_name(name)
+    log = simulate(truth, steps, rng=11)
+    found = search_states(log, rng=np.random.default_rng(1))
+    assert found.best.n_states == truth.n_states
+    reference = climb(parameters_of(truth), Likelihood.of(log.head(found.steps), "departure"))
+    assert found.best.log_likelihood > reference.log_likelihood - 1
+    assert found.score(found.best) == max(found.scores.values())
+
+
+@pytest.mark.parametrize("seconds", [1e-9, 0.05, 0.3, 0.6])
+def test_a_search_that_is_cut_short_returns_the_best_model_that_it_has_seen(seconds: float) -> None:
+    log = simulate(domains.tmaze(rooms=3), 20_000, rng=0)
+    found = search_states(log, budget=Budget(seconds), rng=np.random.default_rng(0))
+    assert not found.complete
+    assert found.scores[found.best.n_states] == max(found.scores.values())
+    assert found.best is found.models[found.best.n_states]
+
+
+def test_without_any_time_a_start_that_is_better_than_one_state_is_kept() -> None:
+    truth = domains.tiger()
+    found = search_states(
+        simulate(truth, 20_000, rng=0),
+        starts=[parameters_of(truth)],
+        budget=Budget(1e-9),
+        rng=np.random.default_rng(0),
+    )
+    assert found.best.n_states == 2
+    assert set(found.scores) == {1, 2}
+
+
+def test_an_interrupt_ends_the_search_with_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = simulate(domains.tmaze(), 20_000, rng=0)
+    budget = Budget()
+
+    def interrupting(*arguments: object, **options: object) -> object:
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("unlatch.learn.likelihood.search.merge_proposals", interrupting)
+    found = search_states(log, budget=budget, rng=np.random.default_rng(0))
+    assert budget.interrupted
+    assert not found.complete
+    assert found.best.n_states >= 1
+    with pytest.raises(KeyboardInterrupt):
+        budget.interrupt()  # asked twice, it ends at once
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3])
+def test_no_more_states_than_allowed(limit: int) -> None:
+    log = simulate(domains.tmaze(), 10_000, rng=0)
+    found = search_states(log, max_states=limit, rng=np.random.default_rng(0))
+    assert found.best.n_states <= limit
+    assert max(found.scores) <= limit
+    start = parameters_of(domains.tmaze())  # has more: left out
+    assert search_states(
+        log, starts=[start], max_states=limit, budget=Budget(1e-9), rng=np.random.default_rng(0)
+    ).scores.keys() == {1}
+
+
+def test_what_was_tried_cannot_be_changed() -> None:
+    found = search_states(simulate(domains.tiger(), 1_000, rng=0), rng=np.random.default_rng(0))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        found.complete = False  # type: ignore[misc]
+    assert all(str(found.steps) in line for line in found.rounds)
+    assert "2 states" in repr(found)
+
+
+def test_a_state_that_is_never_visited_does_not_count_as_one_tried() -> None:
+    log = simulate(domains.tiger(), 500, rng=0)
+    alone = single_state(Likelihood.of(log, "departure").log)
+    twice = Parameters(
+        initial=np.array([1.0, 0.0]),
+        transitions=np.tile(np.array([[1.0, 0.0], [0.5, 0.5]]), (3, 1, 1)),
+        observations=np.repeat(alone.observations, 2, axis=1),
+    )
+    found = search_states(log, starts=[twice], budget=Budget(1e-9), rng=np.random.default_rng(0))
+    assert set(found.scores) == {1}
+
+
+def test_it_looks_at_more_of_the_log_before_it_gives_up() -> None:
+    """Four states are not worth their price in the first 20,000 steps, but they are in 40,000."""
+    log = simulate(domains.sense_float_reset(4), 40_000, rng=11)
+    found = search_states(log, rng=np.random.default_rng(1))
+    assert found.steps == 40_000
+    assert any(line.startswith("20000 steps") for line in found.rounds)
+
+
+def test_a_start_near_the_truth_is_climbed() -> None:
+    truth = domains.tmaze()
+    log = simulate(truth, 20_000, rng=3)
+    found = search_states(
+        log, starts=[parameters_of(blurred(truth, 1))], max_states=4, rng=np.random.default_rng(0)
+    )
+    reference = climb(parameters_of(truth), Likelihood.of(log, "departure"))
+    assert found.best.log_likelihood > reference.log_likelihood - 1
+
+
+@pytest.mark.parametrize("steps", [100, 200])
+@pytest.mark.parametrize("system", ["tiger", "sense-float-reset:states=3", "noise"])
+def test_a_short_log_is_not_memorized(system: str, steps: int) -> None:
+    """Chains of states that each occur once once gave eighteen states and more for a hundred steps of Tiger."""
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        if system == "noise":
+            log, states = unlatch.Trajectory(rng.integers(0, 3, steps), rng.integers(0, 4, steps)), 1
+        else:
+            truth = domains.by_name(system)
+            log, states = simulate(truth, steps, rng=seed), truth.n_states
+        assert unlatch.learn_pomdp(log, rng=0).states <= states + 1
+
+
+def test_a_short_log_leaves_other_logs_possible() -> None:
+    truth = domains.tiger()
+    for seed in range(3):
+        learned = unlatch.learn_pomdp(simulate(truth, 200, rng=seed), rng=0).pomdp
+        seen = simulate(truth, 200, rng=seed)
+        other = simulate(truth, 2_000, rng=seed + 100)
+        if set(np.unique(other.observations)) <= set(np.unique(seen.observations)):
+            assert np.isfinite(learned.log_likelihood(other))
