@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -99,12 +100,10 @@ def test_scaled_factors_are_not_those_of_an_svd_and_the_psr_does_not_need_them_t
     stationary = POMDP(model.transitions, model.observations, model.stationary())
     for scale in (1.0, 3.0):
         plain = unlatch.factorize(exact, rank=2, rng=0)
-        scaled = unlatch.RankFactorization(
-            plain.left * np.linspace(1, scale, len(plain.left))[:, None],
-            plain.right * np.linspace(scale, 1, len(plain.right))[:, None],
-            plain.singular_values,
-            0.0,
-            2,
+        scaled = replace(
+            plain,
+            left=plain.left * np.linspace(1, scale, len(plain.left))[:, None],
+            right=plain.right * np.linspace(scale, 1, len(plain.right))[:, None],
         )
         psr = unlatch.fit_psr(exact, scaled)
         few = Trajectory([0, 0, 1], [0, 1, 2], stationary.action_names, stationary.observation_names)
