@@ -136,6 +136,7 @@ def test_the_cheapest_pair_loses_the_fewest_nats(rng):
     assert cheapest_pairs(counts) == sorted(pairs, key=lambda pair: cost(*pair))
 
 
+@pytest.mark.compiled
 def test_the_bound_of_a_chain_that_is_seen_is_that_of_its_rows():
     """Where nothing is hidden a row of transitions is a multinomial with as many draws as the state has visits."""
     moves = np.array([[0.7, 0.3], [0.2, 0.8]])
