@@ -9,13 +9,37 @@ export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_BUILD_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint benchmarks efficiency reproduce clean
+.PHONY: demo test quick coverage interpreters rooms lint benchmarks efficiency reproduce clean
 
 demo: $(VENV)/installed
 	$(BIN)/unlatch demo --out out
 
 test: $(VENV)/installed-test lint
 	$(BIN)/python -m pytest
+
+# The tests that take less than five seconds each.
+quick: $(VENV)/installed-test
+	$(BIN)/python -m pytest -m "not slow"
+
+# Every line that runs, kernels included: without the JIT they are plain Python. Below 92 % is a failure.
+coverage: $(VENV)/installed-test
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m coverage run -m pytest -m "not slow"
+	$(BIN)/python -m coverage report
+
+# The whole suite with every interpreter that is here, each in an environment of its own.
+INTERPRETERS := 3.11 3.13
+interpreters:
+	@for version in $(INTERPRETERS); do \
+		if command -v python$$version > /dev/null; then \
+			$(MAKE) test PYTHON=python$$version VENV=.venv-$$version || exit 1; \
+		else \
+			echo "python$$version is not installed: not tested with it"; \
+		fi; \
+	done
+
+# Which room of the source imports which, and whether ARCHITECTURE.md says so.
+rooms: $(VENV)/installed-test
+	$(BIN)/python tests/rooms.py
 
 lint: $(VENV)/installed-test
 	$(BIN)/ruff check .
@@ -52,4 +76,4 @@ $(VENV)/installed-test: $(VENV)/bin/python pyproject.toml constraints.txt
 	@touch $@ $(VENV)/installed
 
 clean:
-	rm -rf $(VENV) out build dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) .venv-* .coverage out build dist .pytest_cache .mypy_cache .ruff_cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,9 +11,59 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
+from sizes import UNCOMPILED
+
 settings.register_profile("local", deadline=None, max_examples=50)
 settings.register_profile("ci", deadline=None, max_examples=50, derandomize=True)
-settings.load_profile("ci" if os.environ.get("CI") else "local")
+settings.register_profile("uncompiled", deadline=None, max_examples=5, derandomize=True)
+
+settings.load_profile("uncompiled" if UNCOMPILED else "ci" if os.environ.get("CI") else "local")
+
+
+SECONDS = {"setup": 120, "call": 20}
+"""Without the JIT a test that takes longer is left out. Its lines are counted as far as it came; that they are right is
+tested with the JIT."""
+
+
+class _TooSlow(BaseException):
+    """The time of a test without the JIT is up."""
+
+
+def _ring(signum: int, frame: object) -> None:
+    raise _TooSlow
+
+
+def _limited(phase: str) -> Iterator[None]:
+    if not UNCOMPILED or not hasattr(signal, "SIGALRM"):
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, _ring)
+    signal.alarm(SECONDS[phase])
+    try:
+        outcome: Any = yield
+        if outcome.excinfo is not None and issubclass(outcome.excinfo[0], _TooSlow):
+            skipped = pytest.skip.Exception(f"longer than {SECONDS[phase]} s without the JIT")
+            outcome.force_exception(skipped)
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    yield from _limited("setup")
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    yield from _limited("call")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where the JIT is off, leave out what needs it."""
+    for item in items:
+        if UNCOMPILED and item.get_closest_marker("compiled") is not None:
+            item.add_marker(pytest.mark.skip(reason="the JIT is off"))
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ import naive
 from unlatch import POMDP, Trajectory, domains, exact_hankel
 
 SIZES = list(itertools.product([1, 2, 3], [1, 2, 3], [1, 2, 3]))
-"""(states, actions, observations): all of FAULTS P14."""
+"""(states, actions, observations): all sizes up to three of each, small enough to enumerate every path."""
 
 
 def seeded(*key):

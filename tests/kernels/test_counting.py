@@ -230,7 +230,7 @@ def test_counting_equals_a_dictionary(log, history, test):
 
 @pytest.mark.parametrize(("symbols", "length"), [(40, 12), (128, 10)])
 def test_windows_beyond_63_bits_never_collide(rng, symbols, length):
-    """The two cases of FAULTS fact 7, where hashed keys went negative or met."""
+    """Two cases in which keys hashed into 64 bits went negative, or met."""
     assert symbols**length > 2**63
     observations = np.tile(rng.integers(0, symbols, 50), 40)
     changed = rng.random(2000) < 0.05

@@ -1,4 +1,4 @@
-"""Finite logs with fixed seeds: the learner finds what is there. Fast; the long runs are marked slow."""
+"""Finite logs with fixed seeds: the learner finds what is there. Marked slow: together they take a while."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import pytest
 
 import naive
 from unlatch import POMDP, Partition, Trajectory, domains, learn_pomdp, simulate
+
+pytestmark = pytest.mark.slow
 
 learn_spectral = partial(learn_pomdp, refine=None)
 

@@ -71,6 +71,7 @@ def kill(process: subprocess.Popen[bytes], everybody: bool) -> None:
     process.communicate(timeout=10)
 
 
+@pytest.mark.slow
 def test_killed_at_50_random_moments(tmp_path: Path, undisturbed: tuple[dict[str, bytes], float]) -> None:
     expected, duration = undisturbed
     dice = random.Random(1)

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import unlatch
+from sizes import sized
 from unlatch.cli import run
 from unlatch.cli.learn import learn
 
@@ -27,7 +28,10 @@ def call(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a log of Tiger and the model learned from it."""
     path = tmp_path_factory.mktemp("cli")
-    assert run(["simulate", "tiger", "--steps", "20000", "--seed", "1", "-o", str(path / "log.csv")]) == 0
+    assert (
+        run(["simulate", "tiger", "--steps", str(sized(20_000)), "--seed", "1", "-o", str(path / "log.csv")])
+        == 0
+    )
     assert run(["learn", str(path / "log.csv"), "-o", str(path / "model.json"), "--seed", "1"]) == 0
     return path
 

@@ -1,4 +1,4 @@
-"""The paper's domains, number by number, as SPEC section 3 gives them."""
+"""The paper's domains, number by number."""
 
 from __future__ import annotations
 

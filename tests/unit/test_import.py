@@ -9,35 +9,13 @@ from pathlib import Path
 
 import pytest
 
+import rooms
 import unlatch
+from rooms import imported
 
 SOURCE = Path(unlatch.__file__).parent
 FILES = sorted(SOURCE.rglob("*.py"))
 HEAVY = {"numba", "scipy", "matplotlib"}
-
-FORBIDDEN = {
-    "errors": {"core", "kernels", "domains", "learn", "plan", "files", "study", "cli", "simulation"},
-    "linalg": {"core", "kernels", "domains", "learn", "plan", "files", "study", "cli", "simulation"},
-    "core": {"domains", "learn", "plan", "files", "study", "cli", "simulation"},
-    "domains": {"learn", "plan", "files", "study", "cli"},
-    "simulation": {"domains", "learn", "plan", "files", "study", "cli"},
-    "learn": {"plan", "files", "study", "cli", "domains"},
-    "plan": {"learn", "files", "study", "cli", "domains"},
-    "files": {"learn", "plan", "study", "cli", "domains"},
-    "study": {"cli"},
-}
-"""Imports point one way: errors, linalg | kernels <- core <- domains <- learn | plan | files <- study <- cli."""
-
-
-def imported(tree):
-    """Every module that a file imports, wherever in the file, in full dotted form."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, "imports are absolute here"
-            yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
 def dotted(node):
@@ -52,6 +30,7 @@ def dotted(node):
 def uses(tree, *names):
     """Modules and attributes that are, or lie inside, one of ``names``."""
     found = {*imported(tree), *(dotted(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute))}
+    found |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     return {f for f in found if any(f == name or f.startswith(f"{name}.") for name in names)}
 
 
@@ -75,11 +54,63 @@ def test_linalg_is_the_only_door_to_lapack(path):
         assert uses(parse(path), "scipy.linalg", "scipy.sparse.linalg") == set()
 
 
-@pytest.mark.parametrize("path", FILES, ids=ids)
-def test_imports_point_one_way(path):
-    home = path.relative_to(SOURCE).parts[0].removesuffix(".py")
-    ours = {name.split(".")[1] for name in imported(parse(path)) if name.startswith("unlatch.")}
-    assert ours & FORBIDDEN.get(home, set()) == set()
+def test_the_rooms_import_each_other_as_declared():
+    """The table of ARCHITECTURE.md and the source agree; ``python tests/rooms.py`` prints the graph."""
+    declared = rooms.declared()
+    graph = rooms.actual(declared)
+    assert rooms.differences(declared, graph) == []
+    assert rooms.forbidden(graph) == []
+
+
+def test_no_table_could_declare_these():
+    edges = [
+        ("learn.spectral", "learn.likelihood"),
+        ("learn.likelihood", "learn.spectral"),
+        ("learn.examine", "learn.likelihood"),
+        ("learn.pipeline", "learn.baselines"),
+        ("cli", "learn.baselines"),
+        ("plan", "learn"),
+        ("files", "learn.pipeline"),
+        ("learn.spectral", "files.plain"),
+        ("study.jobs", "core"),
+    ]
+    found = rooms.forbidden({room: {target: {"file.py"}} for room, target in edges})
+    assert found == [f"{room} must not import {target}" for room, target in dict(edges).items()]
+    assert (
+        rooms.forbidden({"study": {"learn.baselines": {"file.py"}}, "cli": {"learn.pipeline": set()}}) == []
+    )
+
+
+def test_a_room_that_imports_what_it_may_not_is_named(tmp_path):
+    """The search itself: an import inside a function, of a module or of a name, is found."""
+    (tmp_path / "learn").mkdir()
+    (tmp_path / "learn" / "deep.py").write_text(
+        "def f():\n    from unlatch.plan import tree\n    import unlatch.linalg"
+    )
+    (tmp_path / "plan").mkdir()
+    (tmp_path / "plan" / "tree.py").write_text("from unlatch import __version__\n")
+    (tmp_path / "linalg.py").write_text("")
+    table = "| room | places | holds | imports |\n|---|---|---|---|\n" + "".join(
+        f"| `{room}` | `{place}` | | {imports} |\n"
+        for room, place, imports in (
+            ("linalg", "linalg.py", ""),
+            ("learn", "learn/", "`linalg`"),
+            ("plan", "plan/", "`linalg`"),
+        )
+    )
+    declared = rooms.declared(table)
+    assert rooms.differences(declared, rooms.actual(declared, tmp_path)) == [
+        "learn imports plan, which the table does not allow: learn/deep.py",
+        "plan does not import linalg, which the table says it does",
+    ]
+
+
+def test_every_step_of_the_walk_exists():
+    """The walk of one log in ARCHITECTURE.md names files and functions; they are there."""
+    walk = rooms.walk()
+    assert len(walk) > 20
+    missing = [f"{file}: {name}" for file, name in walk if not rooms.defines(SOURCE / file, name)]
+    assert missing == []
 
 
 @pytest.mark.parametrize("path", sorted((SOURCE / "kernels").glob("*.py")), ids=ids)

@@ -116,7 +116,7 @@ def test_names_are_sorted_numbers_by_value(read: Any) -> None:
     assert pairs(log) == [("10", "b"), ("9", "a")]
 
 
-# ---------------------------------------------------------------- A1 to A4: hardly any data
+# ---------------------------------------------------------------- hardly any data
 
 
 @pytest.mark.parametrize("content", [b"", b"\n\n", b"\r\n", b"\xef\xbb\xbf"])
@@ -136,7 +136,7 @@ def test_a3_few_steps_can_be_read(read: Any, steps: int) -> None:
     assert len(read("action,observation\n" + "x,y\n" * steps)) == steps
 
 
-# ---------------------------------------------------------------- A6, A7: missing cells, rewards
+# ---------------------------------------------------------------- missing cells, rewards
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ def test_rewards_are_the_nearest_floats(read: Any) -> None:
     assert [repr(r) for r in log.rewards.tolist()] == [repr(float(cell)) for cell in cells]
 
 
-# ---------------------------------------------------------------- A8 to A18: symbols
+# ---------------------------------------------------------------- symbols
 
 
 @pytest.mark.parametrize("symbol", VERBATIM)
@@ -311,7 +311,7 @@ def test_a18_blanks_and_case_stay_apart_and_are_noted(read: Any) -> None:
     assert [entry.details["groups"] for entry in noted] == [[[" left", "left", "left "]], [["A", "a"]]]
 
 
-# ---------------------------------------------------------------- A19 to A26: tables
+# ---------------------------------------------------------------- tables
 
 
 def test_a19_columns_of_one_name(read: Any) -> None:
@@ -538,7 +538,7 @@ def test_gaps_across_calls(read: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         assert log.diagnostics == expected.diagnostics
 
 
-# ---------------------------------------------------------------- A39, A40: storage
+# ---------------------------------------------------------------- storage
 
 
 def test_a39_file_that_grows_while_it_is_read(tmp_path: Path) -> None:

@@ -459,7 +459,7 @@ def test_file_is_plain_text(path: Path) -> None:
     assert list(json.loads(content)) == ["format", "version", "pomdp", "diagnostics", "provenance", "sha256"]
 
 
-# ---------------------------------------------------------------- C1 to C5: foreign and damaged files
+# ---------------------------------------------------------------- foreign and damaged files
 
 
 def zipped() -> bytes:
@@ -572,7 +572,7 @@ def test_c5_oversized_and_missing_files(path: Path, monkeypatch: pytest.MonkeyPa
         load_model(path)
 
 
-# ---------------------------------------------------------------- C6: JSON that the standard parser lets pass
+# ---------------------------------------------------------------- JSON that the standard parser lets pass
 
 
 @pytest.mark.parametrize(
@@ -642,7 +642,7 @@ def test_json_comes_back(value: Any) -> None:
     assert strict_json.canonical(strict_json.parse(strict_json.pretty(value).encode(), "here")) == canonical
 
 
-# ---------------------------------------------------------------- C7: versions and unknown fields
+# ---------------------------------------------------------------- versions and unknown fields
 
 
 @pytest.mark.parametrize(
@@ -690,7 +690,7 @@ def test_c7_newer_minor_version_is_read_and_nothing_is_lost(path: Path) -> None:
     assert "newer_version" not in again.diagnostics
 
 
-# ---------------------------------------------------------------- C8, C9, C19: models that are not quite right
+# ---------------------------------------------------------------- models that are not quite right
 
 
 @pytest.mark.parametrize("row", [[0.1, 0.899999], [0.1, 0.900005], [1.0, -1e-17]])

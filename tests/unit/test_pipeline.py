@@ -376,6 +376,7 @@ def same_wherever_one_was() -> POMDP:
     )
 
 
+@pytest.mark.slow
 def test_without_a_full_rank_action_learning_is_refused_unless_the_states_are_given():
     log = simulate(same_wherever_one_was(), 20_000, rng=0)
     with pytest.raises(NotLearnableError, match="no action of full rank either; states=2 returns it"):

@@ -254,6 +254,7 @@ def test_numbers_are_written_as_in_tables() -> None:
     assert plus_minus(1.0, 0.5) == "1 ± 0.5"
 
 
+@pytest.mark.slow
 def test_figures_are_drawn(tmp_path: Path) -> None:
     columns = ("observation_l1", "three_step_transition_l1", "total_reward", "singular_ratio")
     rows = made_up(DOMAINS, (1000, 10_000), columns)

@@ -1,0 +1,168 @@
+"""The documents say what the code does: names of diagnostics, files, functions, constants, links."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import unlatch
+
+SOURCE = Path(unlatch.__file__).parent
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+
+
+# --- diagnostics --------------------------------------------------------------------------------------------
+
+
+def noted(tree: ast.AST) -> Iterator[str]:
+    """Names given to ``.noting(...)`` and ``Diagnostic(...)``; the changing part of an f-string as ``{...}``."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        called = getattr(node.func, "attr", None) or getattr(node.func, "id", None)
+        if called not in ("noting", "Diagnostic"):
+            continue
+        given = node.args[0] if node.args else next(k.value for k in node.keywords if k.arg == "name")
+        yield from _texts(given)
+
+
+def _texts(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
+    elif isinstance(node, ast.IfExp):
+        yield from _texts(node.body)
+        yield from _texts(node.orelse)
+    elif isinstance(node, ast.JoinedStr):
+        parts = (part.value if isinstance(part, ast.Constant) else "{...}" for part in node.values)
+        yield "".join(str(part) for part in parts)
+
+
+def in_the_code() -> set[str]:
+    files = SOURCE.rglob("*.py")
+    return {name for path in files for name in noted(ast.parse(path.read_text(encoding="utf-8")))}
+
+
+def in_the_page() -> set[str]:
+    """The first column of the page's tables."""
+    text = (ROOT / "docs" / "diagnostics.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`[^|]+`) \|", text, flags=re.M)
+    return {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
+
+
+def fits(pattern: str, names: set[str]) -> set[str]:
+    expression = re.escape(pattern).replace(re.escape("{...}"), "[a-z_]+")
+    return {name for name in names if re.fullmatch(expression, name)}
+
+
+def test_every_diagnostic_is_explained():
+    page = in_the_page()
+    assert sorted(pattern for pattern in in_the_code() if not fits(pattern, page)) == []
+
+
+def test_every_explained_diagnostic_exists():
+    page, code = in_the_page(), in_the_code()
+    assert sorted(page - {name for pattern in code for name in fits(pattern, page)}) == []
+
+
+def test_every_explained_diagnostic_has_a_meaning_and_a_remedy():
+    text = (ROOT / "docs" / "diagnostics.md").read_text(encoding="utf-8")
+    for line in re.findall(r"^\| `.*$", text, flags=re.M):
+        cells = [cell.strip() for cell in line.strip("|").split(" | ")]
+        assert len(cells) == 4, line
+        assert all(cells), line
+
+
+def test_the_search_for_names_finds_what_it_should():
+    code = """
+notes.noting("plain", "...")
+Diagnostics().noting(f"projected_{field}", "...", largest=1)
+Diagnostic(name="named", message="...")
+notes.noting("one" if a else "other", "...")
+notes.noting(name, "...")
+"""
+    assert list(noted(ast.parse(code))) == ["plain", "projected_{...}", "named", "one", "other"]
+    assert fits("projected_{...}", {"projected_rows", "projected", "xprojected_rows"}) == {"projected_rows"}
+
+
+# --- formulas -----------------------------------------------------------------------------------------------
+
+
+def places_in(text: str) -> list[tuple[str, str]]:
+    """Every ``path/file.py: name, name`` in backquotes, with each of its names."""
+    found = re.findall(r"`([\w/]+\.py)`: ((?:`[\w.]+`(?:, )?)+)", text)
+    return [(path, name) for path, names in found for name in re.findall(r"`([\w.]+)`", names)]
+
+
+@pytest.mark.parametrize("page", ["formulas.md", "notation.md"])
+def test_every_place_that_a_page_names_exists(page):
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    missing = [f"{path}: {name}" for path, name in places_in(text) if not exists(path, name)]
+    assert missing == []
+
+
+def exists(path: str, name: str) -> bool:
+    """Whether a file of the source defines ``name``, or ``Class.method``."""
+    file = SOURCE / path
+    if not file.exists():
+        return False
+    body: list[ast.stmt] = ast.parse(file.read_text(encoding="utf-8")).body
+    for part in name.split("."):
+        found = next((node for node in body if _defined(node, part)), None)
+        if found is None:
+            return False
+        body = getattr(found, "body", [])
+    return True
+
+
+def _defined(node: ast.stmt, name: str) -> bool:
+    targets = [*getattr(node, "targets", []), getattr(node, "target", None)]
+    return getattr(node, "name", None) == name or any(getattr(t, "id", None) == name for t in targets)
+
+
+def test_formulas_name_a_place_each():
+    """Every section of the page says which file and function computes it."""
+    text = (ROOT / "docs" / "formulas.md").read_text(encoding="utf-8")
+    sections = re.split(r"^### ", text, flags=re.M)[1:]
+    assert len(sections) >= 20
+    assert [section.splitlines()[0] for section in sections if not places_in(section)] == []
+
+
+def test_constants_have_the_values_that_the_formulas_say():
+    """``NAME = value`` in backquotes, in a section that names the file of the constant."""
+    text = (ROOT / "docs" / "formulas.md").read_text(encoding="utf-8")
+    wrong = []
+    for section in re.split(r"^### ", text, flags=re.M)[1:]:
+        modules = [_module(path) for path in dict.fromkeys(re.findall(r"`([\w/]+\.py)`", section))]
+        for name, value in re.findall(r"`([A-Z_][A-Z_]+) = ([^`]+)`", section):
+            values = [getattr(module, name) for module in modules if hasattr(module, name)]
+            if ast.literal_eval(value) not in values:
+                wrong.append(f"{section.splitlines()[0]}: {name} = {value}, the code has {values}")
+    assert wrong == []
+
+
+def _module(path: str):
+    return importlib.import_module("unlatch." + path.removesuffix(".py").replace("/", "."))
+
+
+# --- links --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", DOCUMENTS, ids=lambda path: path.name)
+def test_links_between_documents_lead_somewhere(page):
+    targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
+    assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("page", DOCUMENTS, ids=lambda path: path.name)
+def test_documents_name_only_files_that_exist(page):
+    """``src/...``, ``tests/...``, ``benchmarks/...`` and files of the rooms, in backquotes."""
+    text = page.read_text(encoding="utf-8")
+    named = re.findall(r"`(?:python )?((?:[\w.]+/)+[\w]+\.py)\b[^`]*`", text)
+    roots = (ROOT, SOURCE, ROOT / "src")
+    assert sorted({name for name in named if not any((root / name).exists() for root in roots)}) == []
