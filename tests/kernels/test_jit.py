@@ -1,4 +1,4 @@
-"""A damaged or unwritable kernel cache costs a compilation, never the result or the process (FAULTS E11, 25)."""
+"""A damaged or unwritable kernel cache costs a compilation, never the result or the process."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_no_home_and_nothing_writable():
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, b"1", b"")
 
 
-# --- packages that are not there (FAULTS E12, 22) -----------------------------------------------------------
+# --- packages that are not there ----------------------------------------------------------------------------
 
 ABSENT = """
 import sys

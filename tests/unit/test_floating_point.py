@@ -1,4 +1,4 @@
-"""``np.seterr(all="raise")`` set by the user changes nothing (FAULTS E23)."""
+"""``np.seterr(all="raise")`` set by the user changes nothing."""
 
 from __future__ import annotations
 
