@@ -111,7 +111,7 @@ def test_no_home_and_nothing_writable():
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, b"1", b"")
 
 
-# --- packages that are not there -----------------------------------------------------------
+# --- packages that are not there ----------------------------------------------------------------------------
 
 ABSENT = """
 import sys

@@ -81,7 +81,7 @@ def test_requests_that_make_no_sense(options, error):
         simulate(domains.tiger(), **options)
 
 
-# --- frequencies ------------------------------------------------------------------------------------------
+# --- frequencies --------------------------------------------------------------------------------------------
 
 
 def compare(counts, probabilities):
@@ -145,7 +145,7 @@ def test_episodes_start_anew(sparse):
     assert log.n_episodes == 20_000
 
 
-# --- more than the machine holds ----------------------------------------------------------------
+# --- more than the machine holds ----------------------------------------------------------------------------
 
 
 def test_a_log_that_does_not_fit_is_refused_before_it_is_made(monkeypatch):
