@@ -89,7 +89,7 @@ def test_learn_writes_what_learn_pomdp_returns(folder: Path) -> None:
     assert saved.pomdp == result.pomdp
     assert saved.partition == result.partition
     assert saved.provenance["seed"] == 1
-    assert saved.provenance["log"]["steps"] == 20000
+    assert saved.provenance["log"]["steps"] == sized(20_000)
 
 
 def test_shell_and_python_write_the_same_file(folder: Path, tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_learn_reports(capfd: pytest.CaptureFixture[str], folder: Path, tmp_path
         capfd, "learn", str(folder / "log.csv"), "-o", str(tmp_path / "m.json"), "--seed", "1"
     )
     assert code == 0
-    assert out.startswith("20000 steps in 1 episode; 2 hidden states\n")
+    assert out.startswith(f"{sized(20_000)} steps in 1 episode; 2 hidden states\n")
     assert "evidence: 2 states; runner-up" in out
     assert "Hankel matrix: rank 2, leading singular values 1, " in out
     assert "full-rank actions: listen" in out
@@ -279,7 +279,7 @@ def test_names_are_data_not_markup(capfd: pytest.CaptureFixture[str], tmp_path: 
 
 
 def test_demo_writes_model_and_picture(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    code, out, _ = call(capfd, "demo", "--steps", "20000", "--out", str(tmp_path / "out"))
+    code, out, _ = call(capfd, "demo", "--steps", str(sized(20_000)), "--out", str(tmp_path / "out"))
     assert code == 0
     assert "learned from that log alone: 2 hidden states" in out
     assert "[0.850]" in out

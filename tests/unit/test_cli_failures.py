@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import unlatch
+from sizes import sized
 from unlatch.cli import run
 
 ESCAPES = ("\x1b", "\x07", "\x9b", "\u202e", "\u2066", "\u200b", "\r")
@@ -317,7 +318,7 @@ def test_demo_writes_into_a_folder_of_any_name(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    code, out, err = call(capfd, "demo", "--steps", "5000", "--out", "[/q]")
+    code, out, err = call(capfd, "demo", "--steps", str(sized(5000)), "--out", "[/q]")
     assert code == 0, err
     assert "[/q]" in out
     assert (tmp_path / "[/q]" / "tiger.json").exists()

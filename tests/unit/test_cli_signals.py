@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import unlatch
+from sizes import sized
 from unlatch.cli import run
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
@@ -97,7 +98,7 @@ def test_a_signal_during_start_up_gives_no_traceback(module: str, name: str, tmp
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
 def test_an_interrupted_search_writes_the_best_model_so_far(name: str, tmp_path: Path) -> None:
     log, model = tmp_path / "log.csv", tmp_path / "m.json"
-    assert run(["simulate", "tiger", "--steps", "20000", "--seed", "1", "-o", str(log)]) == 0
+    assert run(["simulate", "tiger", "--steps", str(sized(20_000)), "--seed", "1", "-o", str(log)]) == 0
     done = python(WHILE_SEARCHING.format(signal=name), "learn", str(log), "-o", str(model), "--seed", "1")
     assert done.returncode == 130, done.stderr
     assert done.stderr.splitlines()[-1] == f"interrupted: wrote the best model so far to {model}"

@@ -321,7 +321,7 @@ def test_interrupted_command_tells_how_to_go_on(tmp_path: Path) -> None:
     assert time.monotonic() - begun < 2
     assert process.returncode == 130
     resume = f"go on with: unlatch {' '.join(arguments)}"
-    assert errors.decode().split("\n") == [f"finished units are kept; {resume}", "", "interrupted", ""]
+    assert errors.decode().split("\n") == [f"interrupted: finished units are kept; {resume}", ""]
 
 
 def test_units_can_be_found_by_their_names() -> None:
