@@ -34,6 +34,9 @@ PATIENCE = 2.0
 """Seconds within which a signal is answered."""
 
 INTERRUPTED = 130
+AFTER_IT_LISTENS = 0.8
+"""About the share of its time that a process has before it once it listens for signals."""
+
 LONGEST = 120.0
 
 
@@ -163,7 +166,7 @@ def strike(
     with start(command, folder) as process:
         if number != signal.SIGKILL and not wait_until_it_listens(process) and process.poll() is None:
             report.fault(f"{label}: never listened for SIGTERM")
-        time.sleep(rng.uniform(0, seconds))
+        time.sleep(rng.uniform(0, seconds if number == signal.SIGKILL else AFTER_IT_LISTENS * seconds))
         running = process.poll() is None
         begun = time.monotonic()
         process.send_signal(number)

@@ -203,7 +203,7 @@ def test_unit_that_ran_out_of_time_is_tried_again_with_more(tmp_path: Path) -> N
 def test_fellow_runner_that_never_ends_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("unlatch.study.jobs.runner._GRACE", 0.0)
+    monkeypatch.setattr("unlatch.study.jobs.runner.GRACE", 0.0)
     holder = start(tmp_path, units=1, workers=1, nap=600)
     while not list((tmp_path / "claims").glob("*.lock")):
         time.sleep(0.01)

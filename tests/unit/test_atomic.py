@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 from unlatch.errors import DataError, StorageError, UsageError
-from unlatch.files import atomic
 from unlatch.files.atomic import atomic_writer, check_target, read_regular_file, reading, write_atomically
 
 
@@ -150,10 +149,14 @@ def test_disk_that_fills_up_leaves_the_old_file(tmp_path: Path) -> None:
 
 
 def test_folder_that_cannot_be_flushed_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(folder: str) -> None:
-        raise OSError(errno.EIO, "Input/output error")
+    fsync = os.fsync
 
-    monkeypatch.setattr(atomic, "_flush_directory", fail)
+    def fail_for_folders(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EIO, "Input/output error")
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fail_for_folders)
     with pytest.raises(StorageError, match="is in place, but may not survive a power cut: Input/output"):
         write_atomically(tmp_path / "file", b"new")
     assert (tmp_path / "file").read_bytes() == b"new"

@@ -9,9 +9,9 @@ from unlatch import POMDP, domains, simulate
 from unlatch.compare.bounds import cramer_rao_bound
 from unlatch.errors import UsageError
 from unlatch.learn.likelihood.coordinates import SquareRoots
-from unlatch.learn.likelihood.forward_backward import expected_counts
 from unlatch.learn.likelihood.information import information_matrix, row_variances
-from unlatch.learn.likelihood.parameters import encoded_log, parameters_of
+from unlatch.learn.likelihood.objective import Likelihood
+from unlatch.learn.likelihood.parameters import parameters_of
 from unlatch.study.efficiency import (
     GROUPS,
     build_efficiency_study,
@@ -27,10 +27,10 @@ def test_without_hidden_states_variances_are_those_of_frequencies() -> None:
     shown = np.array([[[0.7, 0.2, 0.1, 0.0]], [[0.25, 0.25, 0.25, 0.25]]])
     model = POMDP(transitions=np.ones((2, 1, 1)), observations=shown, initial=[1.0])
     trajectory = simulate(model, 20_000, rng=0)
-    log = encoded_log(trajectory, model)
+    likelihood = Likelihood.of(trajectory, "departure", model)
     parameters = parameters_of(model)
-    roots = SquareRoots(parameters, expected_counts(parameters, log, emission="departure"))
-    variances = row_variances(roots, information_matrix(roots, log, "departure"))
+    roots = SquareRoots(parameters, likelihood.counts(parameters))
+    variances = row_variances(roots, information_matrix(roots, likelihood))
     tries = np.bincount(trajectory.actions)
     expected = shown * (1 - shown) / tries[:, None, None]
     assert variances.observations == pytest.approx(expected, rel=0.1)  # at the truth, not at the frequencies

@@ -403,7 +403,7 @@ def test_a23_unknown_encoding(read: Any, encoding: str) -> None:
 def test_a23_character_cut_by_a_block(read: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     content = "action,observation\n" + "ä🙂,ö\n" * 50
     expected = read(content)
-    monkeypatch.setattr(text, "_BLOCK_BYTES", 64)
+    monkeypatch.setattr(text, "BLOCK_BYTES", 64)
     monkeypatch.setattr(columns, "MAX_ROW_BYTES", 40)
     assert read(content) == expected
     assert read(content.encode("utf-16"), encoding="utf-16") == expected
@@ -518,8 +518,8 @@ def test_episodes_across_calls_and_blocks(read: Any, monkeypatch: pytest.MonkeyP
     )
     expected = read(content)
     assert expected.episode_starts.tolist() == list(range(0, 500, 7))
-    monkeypatch.setattr(steps, "_ROWS_PER_CALL", 10)
-    monkeypatch.setattr(text, "_BLOCK_BYTES", 256)
+    monkeypatch.setattr(steps, "ROWS_PER_CALL", 10)
+    monkeypatch.setattr(text, "BLOCK_BYTES", 256)
     monkeypatch.setattr(columns, "MAX_ROW_BYTES", 40)
     assert read(content) == expected
     back = content + "a,o,1,e3\n"
@@ -532,7 +532,7 @@ def test_gaps_across_calls(read: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert expected.episode_starts.tolist() == [0, 3, 5]
     assert expected.diagnostics["missing_split"].details == {"rows": 9, "line": 5}
     for rows in (1, 2, 3, 4):
-        monkeypatch.setattr(steps, "_ROWS_PER_CALL", rows)
+        monkeypatch.setattr(steps, "ROWS_PER_CALL", rows)
         log = read(content, missing="split")
         assert log == expected
         assert log.diagnostics == expected.diagnostics
@@ -703,7 +703,7 @@ def test_f9_flags_of_the_command_line_stand_behind_what_python_calls_them() -> N
 
 
 def test_progress_is_reported_in_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text, "_BLOCK_BYTES", 16)
+    monkeypatch.setattr(text, "BLOCK_BYTES", 16)
     (tmp_path / "log.csv").write_text(PLAIN)
     told: list[tuple[str, float, float]] = []
     with listening(lambda *report: told.append(report)):
@@ -740,9 +740,9 @@ def test_agrees_with_the_csv_module(
     path = tmp_path / "log.csv"
     path.write_bytes(out.getvalue().encode())
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(text, "_BLOCK_BYTES", block)
+        patched.setattr(text, "BLOCK_BYTES", block)
         patched.setattr(columns, "MAX_ROW_BYTES", 40)  # else the first block takes it all
-        patched.setattr(steps, "_ROWS_PER_CALL", calls)
+        patched.setattr(steps, "ROWS_PER_CALL", calls)
         assert pairs(read_log(path, delimiter=delimiter)) == [(a, o) for o, _, a in rows]
 
 
@@ -796,7 +796,7 @@ def test_written_logs_read_back(
     except DataError:  # two names that Unicode takes for one
         return
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("unlatch.files.logs._STEPS_PER_CHUNK", chunk)
+        patched.setattr("unlatch.files.logs.STEPS_PER_CHUNK", chunk)
         write_log(tmp_path / "log.csv", log)
     back = read_log(tmp_path / "log.csv", strict=True)
     assert pairs(back) == pairs(log)

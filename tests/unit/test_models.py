@@ -21,7 +21,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import unlatch
-from unlatch import POMDP, Diagnostics, Partition, SavedModel, domains, load_model, save_model
+from unlatch import (
+    POMDP,
+    Diagnostics,
+    Partition,
+    SavedModel,
+    domains,
+    learn_pomdp,
+    load_model,
+    save_model,
+    simulate,
+)
 from unlatch.core.evidence import Evidence
 from unlatch.core.partition_model import PartitionModel
 from unlatch.errors import (
@@ -218,6 +228,28 @@ def test_result_comes_back_with_all_that_is_known(path: Path) -> None:
         },
     }
     first = path.read_bytes()
+    save_model(path, loaded)
+    assert path.read_bytes() == first
+
+
+@pytest.mark.parametrize("refine", ["auto", None])
+def test_what_learn_pomdp_returns_comes_back(path: Path, refine: Any) -> None:
+    result = learn_pomdp(simulate(domains.tiger(), 2_000, rng=0), refine=refine, rng=5)
+    save_model(path, result)
+    first, loaded = path.read_bytes(), load_model(path)
+    assert loaded.pomdp == result.pomdp
+    assert loaded.partition == result.partition
+    assert loaded.evidence == result.evidence
+    assert loaded.log_likelihood == result.log_likelihood
+    assert loaded.options == result.options.as_dict()
+    assert [note.name for note in loaded.diagnostics] == [note.name for note in result.diagnostics]
+    assert loaded.provenance["seed"] == 5
+    assert loaded.provenance["log"] == {"steps": 2000, "episodes": 1}
+    assert result.spectral is not None
+    assert loaded.provenance["spectral"]["rank"] == result.spectral.rank
+    assert (loaded.psr is None) == (refine == "auto")
+    save_model(path, result)
+    assert path.read_bytes() == first
     save_model(path, loaded)
     assert path.read_bytes() == first
 

@@ -285,7 +285,7 @@ def test_function_that_cannot_be_sent_is_refused(tmp_path: Path) -> None:
 
 
 def test_workers_that_cannot_start_are_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers_module, "_START", "raise SystemExit(9)")
+    monkeypatch.setattr(workers_module, "START", "raise SystemExit(9)")
     with pytest.raises(ResourceLimitError, match=r"end as soon as they start \(exit code 9\)"):
         run_units(squares(1), tmp_path)
 

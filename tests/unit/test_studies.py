@@ -187,11 +187,11 @@ def test_sensitivity_unit_covers_sizes_and_tolerances() -> None:
 
 def test_described_state_that_does_not_exist_is_replaced_by_the_nearest() -> None:
     from unlatch import domains
-    from unlatch.study.scores import _on_described_state
+    from unlatch.study.scores import on_described_state
 
     truth = domains.directional_hallway()
     rule = {"rule": "shows", "shows": {"left": "end-right", "right": "end-left"}}
-    reward = _on_described_state(truth, rule)
+    reward = on_described_state(truth, rule)
     assert len(reward.entries) == 1
 
 

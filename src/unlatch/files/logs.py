@@ -31,7 +31,9 @@ __all__ = ["Missing", "read_log", "write_log"]
 
 Missing = Literal["refuse", "split"]
 
-_STEPS_PER_CHUNK = 1 << 18
+STEPS_PER_CHUNK = 1 << 18
+"""Written at once: large enough for the kernel, small enough to report progress."""
+
 _NEEDS_QUOTES = (",", '"', "\n", "\r")
 _READ_AS_FORMULA = ("=", "+", "-", "@")
 
@@ -229,8 +231,8 @@ def write_log(path: PathLike, log: Trajectory) -> None:
     header += ["probability"] if log.probabilities is not None else []
     with atomic_writer(path) as handle:
         handle.write(",".join(header).encode() + b"\n")
-        for begin in range(0, len(log), _STEPS_PER_CHUNK):
-            stop = min(begin + _STEPS_PER_CHUNK, len(log))
+        for begin in range(0, len(log), STEPS_PER_CHUNK):
+            stop = min(begin + STEPS_PER_CHUNK, len(log))
             handle.write(_rows(log, begin, stop))
             report("writing", stop, len(log))
 

@@ -26,7 +26,7 @@ Codes = NDArray[np.unsignedinteger[Any]]
 
 ACTION, OBSERVATION, REWARD, EPISODE, PROBABILITY = range(5)
 
-_ROWS_PER_CALL = 1 << 16
+ROWS_PER_CALL = 1 << 16
 """So few that the positions of their cells stay in the processor's cache."""
 
 _MAX_CELL_BYTES = 4 * MAX_NAME_BYTES
@@ -172,8 +172,8 @@ class StepReader:
         for column, field in enumerate(columns.wanted):
             if field >= 0:
                 self._column_of[field] = column
-        self._bounds = np.zeros((2, len(columns.wanted), _ROWS_PER_CALL), dtype=np.int32)
-        self._lines = np.zeros(_ROWS_PER_CALL, dtype=np.int64)
+        self._bounds = np.zeros((2, len(columns.wanted), ROWS_PER_CALL), dtype=np.int32)
+        self._lines = np.zeros(ROWS_PER_CALL, dtype=np.int64)
         self._episode = -1
         self._parts: list[_Part] = []
 

@@ -11,7 +11,8 @@ from unlatch.errors import DataError, StorageError, UsageError
 
 __all__ = ["checked_encoding", "utf8_blocks"]
 
-_BLOCK_BYTES = 1 << 22
+BLOCK_BYTES = 1 << 22
+"""Read at once."""
 
 _FOREIGN = (
     (b"\x1f\x8b", "compressed by gzip; decompress it first"),
@@ -42,7 +43,7 @@ def utf8_blocks(handle: BinaryIO, size: int | None, encoding: str, where: str) -
     """
     decoder = codecs.getincrementaldecoder(encoding)()
     done = 0
-    while raw := _block(handle, _BLOCK_BYTES if size is None else min(_BLOCK_BYTES, size - done), where):
+    while raw := _block(handle, BLOCK_BYTES if size is None else min(BLOCK_BYTES, size - done), where):
         if done == 0:
             _refuse_foreign(raw, where)
         block = _converted(raw, done, decoder, encoding, where)

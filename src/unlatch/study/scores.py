@@ -17,7 +17,7 @@ from unlatch.plan.goals import most_ambiguous_state, states_where
 from unlatch.plan.pouct import POUCT
 from unlatch.study.task import Row, Task, Watch
 
-__all__ = ["play", "true_goals"]
+__all__ = ["on_described_state", "play", "true_goals"]
 
 
 def play(row: Row, model: Model, task: Task, watch: Watch) -> None:
@@ -57,7 +57,7 @@ def _goals(model: Model, task: Task) -> dict[str, Reward]:
         return {"total_reward": Reward.from_symbols(model)}
     goals = {"observation_reward": _on_pairs(goal)}
     if not isinstance(model, PSR):
-        goals["state_reward"] = _on_described_state(model, goal["state"])
+        goals["state_reward"] = on_described_state(model, goal["state"])
     return goals
 
 
@@ -65,7 +65,7 @@ def _on_pairs(goal: Mapping[str, Any]) -> Reward:
     return Reward.on_observations(dict.fromkeys(map(tuple, goal["pairs"]), 1.0))
 
 
-def _on_described_state(model: POMDP | PartitionModel, rule: Mapping[str, Any]) -> Reward:
+def on_described_state(model: POMDP | PartitionModel, rule: Mapping[str, Any]) -> Reward:
     """Reward on leaving the state that the rule describes; if none fits exactly, the one that fits best."""
     if rule["rule"] == "most ambiguous":
         states: tuple[int, ...] = (most_ambiguous_state(model),)

@@ -44,7 +44,7 @@ _ATTEMPTS = 2
 _FALSE_STARTS = 3
 """Workers in a row that may die before they are given any work."""
 
-_GRACE = 60.0
+GRACE = 60.0
 """Seconds beyond the longest that a fellow runner can need, before we stop waiting for it."""
 
 
@@ -284,7 +284,7 @@ class _Run:
         """With nothing left in the queue: see what became of the units that fellow runners hold."""
         if self._claims or self._queue:
             self._idle_since = time.monotonic()
-        elif (idle := time.monotonic() - self._idle_since) > _ATTEMPTS * self._limit + _GRACE:
+        elif (idle := time.monotonic() - self._idle_since) > _ATTEMPTS * self._limit + GRACE:
             unit = self._elsewhere[0]
             raise StorageError(
                 f"{self._folder.path}: {len(self._elsewhere)} units are held by others for {idle:.0f} s, "

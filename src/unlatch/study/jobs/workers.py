@@ -26,7 +26,7 @@ __all__ = ["Reply", "Worker", "serve"]
 _LIBRARIES = ("OPENBLAS", "OMP", "MKL", "BLIS", "VECLIB_MAXIMUM", "NUMEXPR", "NUMBA")
 """They would start threads of their own; parallelism is by process."""
 
-_START = "import sys; sys.path[:] = sys.argv[3:]; from unlatch.study.jobs.workers import serve; serve()"
+START = "import sys; sys.path[:] = sys.argv[3:]; from unlatch.study.jobs.workers import serve; serve()"
 """A fresh interpreter that finds the same modules as its parent, and runs nobody's main module."""
 
 _READY = b"ready"
@@ -46,7 +46,7 @@ class Worker:
 
     def __init__(self) -> None:
         self.connection, theirs = Pipe()
-        command = [sys.executable, "-P", "-c", _START, str(theirs.fileno()), str(os.getpid()), *sys.path]
+        command = [sys.executable, "-P", "-c", START, str(theirs.fileno()), str(os.getpid()), *sys.path]
         single = {f"{library}_NUM_THREADS": "1" for library in _LIBRARIES}
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # Ctrl-C is the parent's business
         try:
