@@ -63,9 +63,13 @@ class Budget:
             raise KeyboardInterrupt
         self._whole._interrupted = True
 
-    def share(self, part: float) -> Budget:
-        """A budget that ends after a part of the time that is left, with the same interrupt."""
-        smaller = Budget(None if math.isinf(self._deadline) else part * self.seconds_left)
+    def share(self, part: float, *, least: float = 0.0, most: float = 0.0) -> Budget:
+        """A budget that ends after a part of the time that is left, with the same interrupt.
+
+        Where the time is short it may be longer than the whole: ``least`` times what is left, up to ``most`` seconds.
+        """
+        left = self.seconds_left
+        smaller = Budget(None if math.isinf(self._deadline) else max(part * left, min(least * left, most)))
         smaller._whole = self._whole
         return smaller
 

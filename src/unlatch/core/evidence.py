@@ -51,18 +51,17 @@ class Evidence:
     def __post_init__(self) -> None:
         if not self.gap >= 0:
             raise DataError(f"the gap of the evidence cannot be negative, got {self.gap}")
+        if self.runner_up is not None and self.runner_up not in self.scores:
+            raise DataError(f"evidence: the runner-up {self.runner_up} has no score")
 
     def __str__(self) -> str:
-        asked = " as asked" if self.fixed else ""
+        states = f"{self.states} state{'s' * (self.states != 1)}" + " as asked" * self.fixed
         if self.runner_up is None:
-            text = f"{self.states} states{asked}; no other number was compared on {self.steps} steps"
+            text = f"{states}; no other number was compared on {self.steps} steps"
         elif (lead := self.scores[self.runner_up]) > 0:
-            text = f"{self.states} states{asked}; {self.runner_up} score {lead:.1f} nats higher on {self.steps} steps"
+            text = f"{states}; {self.runner_up} score {lead:.1f} nats higher on {self.steps} steps"
         else:
-            text = (
-                f"{self.states} states{asked}; runner-up {self.runner_up}, {self.gap:.1f} nats behind on "
-                f"{self.steps} steps"
-            )
+            text = f"{states}; runner-up {self.runner_up}, {self.gap:.1f} nats behind on {self.steps} steps"
         if self.steps_to_settle:
             text += f"; about {self.steps_to_settle} more steps would settle it"
         return text if self.complete else text + "; the search was cut short"
@@ -89,7 +88,7 @@ class Evidence:
                 complete=bool(values["complete"]),
                 fixed=bool(values["fixed"]),
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise DataError(f"evidence: {type(error).__name__}: {error}") from None
 
 

@@ -85,7 +85,7 @@ class Partition:
 
     @property
     def is_trivial(self) -> bool:
-        """True if every state stands alone, so that the whole model is determined."""
+        """True if every state stands alone."""
         return self.n_cells == self.n_states
 
     def relabel(self, order: ArrayLike) -> Partition:

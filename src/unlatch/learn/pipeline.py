@@ -21,7 +21,7 @@ from unlatch.core.trajectory import Trajectory
 from unlatch.errors import NotLearnableError, NumericalError, ResourceLimitError, UnlatchError
 from unlatch.learn.examine.log import examine, refuse_deterministic_policy
 from unlatch.learn.examine.model import examine_model
-from unlatch.learn.identify.entries import Undetermined, undetermined_entries
+from unlatch.learn.identify.entries import NOTICEABLE, Undetermined, undetermined_entries
 from unlatch.learn.likelihood.search import StateSearch
 from unlatch.learn.likelihood.select_states import Selection, select_states
 from unlatch.learn.observability import cells_of, full_rank_actions
@@ -36,7 +36,9 @@ from unlatch.learn.spectral.lengths import factorize_log
 __all__ = ["LearnResult", "learn_pomdp", "learn_psr"]
 
 _FOR_SPECTRAL_STAGES = 1 / 3
-"""Their share of the time; they take a fraction of a second unless the alphabets are large."""
+_LEAST, _SHORT = 4.0, 1.2
+"""Their share of the time. Of a limit of less than a few seconds they may take four times as much, up to so many
+seconds: a limit is kept to within two seconds, and their answer, the first, is worth one of them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,9 +94,11 @@ class LearnResult:
         return self.pomdp.n_states
 
     @cached_property
-    def undetermined(self) -> Undetermined:
-        """Which numbers of ``pomdp`` the partition leaves open."""
-        return undetermined_entries(self.pomdp, self.partition)
+    def undetermined(self) -> Undetermined | None:
+        """Which numbers of ``pomdp`` the partition leaves open; None without a full-rank action."""
+        if not self.full_rank_actions:
+            return None
+        return undetermined_entries(self.pomdp, self.partition, tolerance=NOTICEABLE)
 
     def __repr__(self) -> str:
         return f"LearnResult({self.pomdp}, {self.partition}, {len(self.diagnostics)} diagnostics)"
@@ -200,9 +204,9 @@ def learn_pomdp(
     generator, seed = resolve_rng(rng)
     log = checked_log(log).with_reward_symbols()
     refuse_deterministic_policy(log)
+    spectral, refusal = _spectral(log, options, budget, generator)
     with budget.active():
         notes = log.diagnostics + examine(log)
-    spectral, refusal = _spectral(log, options, budget, generator)
     if options.refine is None:
         result = _plain(spectral, refusal, log, options)
     else:
@@ -221,7 +225,9 @@ def _spectral(
     Where likelihood goes on by itself it is no error that time or memory do not suffice; but it is one that the log is
     too short for any Hankel matrix.
     """
-    share = budget if options.refine is None else budget.share(_FOR_SPECTRAL_STAGES)
+    share = (
+        budget if options.refine is None else budget.share(_FOR_SPECTRAL_STAGES, least=_LEAST, most=_SHORT)
+    )
     found: SpectralResult | None = None
     refusal: UnlatchError | None = ResourceLimitError("there was no time left for them; allow more")
     with share.ending():

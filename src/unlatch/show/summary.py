@@ -18,7 +18,7 @@ from unlatch.core.evidence import Evidence
 from unlatch.core.partition import Partition
 from unlatch.core.pomdp import POMDP
 from unlatch.core.psr import PSR
-from unlatch.learn.identify.entries import Undetermined, undetermined_entries
+from unlatch.learn.identify.entries import NOTICEABLE, Undetermined, undetermined_entries
 from unlatch.show.safe import counted
 
 __all__ = [
@@ -32,9 +32,6 @@ __all__ = [
     "summarize_result",
     "summarize_saved",
 ]
-
-NOTICEABLE = 0.02
-"""How far an entry must be free to move to be called undetermined: in a learned model noise moves them all."""
 
 _MOST_MOVES = 12
 

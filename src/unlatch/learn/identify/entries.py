@@ -10,7 +10,10 @@ from unlatch.arrays import Flags, Floats
 from unlatch.core.partition import Partition
 from unlatch.core.pomdp import POMDP
 
-__all__ = ["Undetermined", "undetermined_entries"]
+__all__ = ["NOTICEABLE", "Undetermined", "undetermined_entries"]
+
+NOTICEABLE = 0.02
+"""How far an entry must be free to move to be called undetermined: in a learned model noise moves them all."""
 
 
 class Undetermined(NamedTuple):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from unlatch.arrays import own_errstate
 from unlatch.core.arguments import checked_log, checked_seconds, whole_number
 from unlatch.core.budget import Budget
@@ -117,10 +119,11 @@ def convergence_notes(ascent: Ascent) -> Diagnostics:
     """That the likelihood was still rising, if it was."""
     if ascent.converged:
         return Diagnostics()
+    slope = f" (steepest direction {ascent.gradient:.2g} nats per standard error)"
     return Diagnostics().noting(
         "not_converged",
-        f"the likelihood was still rising after {ascent.passes} passes over the log (steepest direction "
-        f"{ascent.gradient:.2g} nats per standard error); allow more time or passes",
+        f"the likelihood was still rising after {ascent.passes} passes over the log"
+        f"{slope * bool(np.isfinite(ascent.gradient))}; allow more time or passes",
         passes=ascent.passes,
-        gradient=ascent.gradient,
+        gradient=ascent.gradient if np.isfinite(ascent.gradient) else None,
     )
