@@ -59,7 +59,7 @@ def model_of(result: Any) -> POMDP | PSR:
 
 
 def _refined(log: Any, seed: int) -> Any:
-    return unlatch.refine(_any_model(log, seed), log)
+    return unlatch.refine(_any_model(log, seed), log, passes=60)
 
 
 def _any_model(log: Any, seed: int) -> POMDP:
@@ -145,7 +145,7 @@ def _rewarded(steps: int) -> Trajectory:
     return random_log(steps, rewards=np.random.default_rng(5).integers(0, 2, steps) * 1.5 - 1)
 
 
-LONG, MEDIUM = sized(2_000, 400), sized(900, 300)
+LONG, MEDIUM = sized(1_200, 400), sized(600, 300)
 
 SHORT = [0, 1, 2, 3, 5, 8, 13, 21, 34, 50, 60]
 
@@ -167,7 +167,7 @@ LOGS: dict[str, Callable[[], Trajectory]] = {
     "a deterministic policy": lambda: _policy(MEDIUM),
     "rewards": lambda: _rewarded(MEDIUM),
     "logged probabilities": lambda: random_log(MEDIUM, probabilities=np.full(MEDIUM, 0.5)),
-    "as many symbols as steps, nearly": lambda: Trajectory(np.arange(120) % 2, np.arange(120) // 2 % 50),
+    "as many symbols as steps, nearly": lambda: Trajectory(np.arange(60) % 2, np.arange(60) // 2 % 25),
 }
 
 HOSTILE: dict[str, Any] = {

@@ -12,7 +12,7 @@ from unlatch.core.budget import Budget
 from unlatch.core.diagnostics import Diagnostics
 from unlatch.core.pomdp import POMDP
 from unlatch.core.trajectory import Trajectory
-from unlatch.errors import UsageError
+from unlatch.errors import NotLearnableError, UsageError
 from unlatch.learn.likelihood.climb import Ascent, evaluated
 from unlatch.learn.likelihood.objective import Likelihood
 from unlatch.learn.likelihood.parameters import ExpectedCounts, Parameters, parameters_of
@@ -87,7 +87,9 @@ def refine(
         raise UsageError(f"expected a POMDP to begin from, got {type(pomdp).__name__}")
     passes = whole_number("passes", passes, least=1)
     budget = Budget(checked_seconds("time_limit", time_limit))
-    likelihood = Likelihood.of(checked_log(log), pomdp.emission, pomdp)
+    if len(checked_log(log)) == 0:
+        raise NotLearnableError("the log has no steps; there is nothing to learn from")
+    likelihood = Likelihood.of(log, pomdp.emission, pomdp)
     before = pomdp.log_likelihood(log)
     best, removed = evaluated(possible(parameters_of(pomdp), likelihood), likelihood), 0
     with budget.ending():
@@ -99,7 +101,7 @@ def refine(
         zeros=removed,
         converged=best.converged,
         passes=best.passes,
-        counts=best.counts,
+        counts=best.counts.reordered(np.arange(pomdp.n_states)),
         complete=not budget.stopped,
         diagnostics=convergence_notes(best),
     )
