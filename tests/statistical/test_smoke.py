@@ -37,7 +37,7 @@ def matched(result, truth):
 )
 def test_domains_are_learned_from_a_hundred_thousand_steps(model, cells, seed):
     result = learn_spectral(simulate(model, STEPS, rng=seed), rng=seed)
-    assert result.rank == model.n_states
+    assert result.states == model.n_states
     assert result.partition.n_cells == cells
     learned = matched(result, model)
     assert np.abs(learned.observations - model.observations).max() < 0.06
@@ -48,7 +48,7 @@ def test_domains_are_learned_from_a_hundred_thousand_steps(model, cells, seed):
 @pytest.mark.parametrize("seed", range(3))
 def test_an_arrival_model_is_learned(seed):
     result = learn_spectral(simulate(ARRIVAL, STEPS, rng=seed), emission="arrival", rng=seed)
-    assert result.rank == 2
+    assert result.states == 2
     assert naive.distance_up_to_relabeling(result.pomdp, naive.stationary_start(ARRIVAL)) < 0.1
 
 
@@ -85,7 +85,7 @@ def test_episodes_of_any_length_do():
     """Many short episodes from the stationary start hold the same windows as one long log."""
     tiger = domains.tiger()
     result = learn_spectral(simulate(tiger, 20, episodes=STEPS // 20, rng=0), rng=0)
-    assert result.rank == 2
+    assert result.states == 2
     assert np.abs(matched(result, tiger).observations - tiger.observations).max() < 0.06
 
 
@@ -104,7 +104,7 @@ def test_relabeled_symbols_give_the_relabeled_model(model):
     )
     plain = learn_spectral(log, rng=0)
     other = learn_spectral(turned, rng=0)
-    assert other.rank == plain.rank
+    assert other.states == plain.states
     assert sorted(map(len, other.partition.cells)) == sorted(map(len, plain.partition.cells))
     back = POMDP(
         transitions=other.pomdp.transitions[np.argsort(actions)],

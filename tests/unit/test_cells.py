@@ -7,12 +7,12 @@ import pytest
 
 import naive
 from unlatch import PSR, Partition, domains, linalg
-from unlatch.learn.spectral.cell_basis import _Negativity, nonnegative_cells
+from unlatch.learn.spectral.cell_basis import Negativity, nonnegative_cells
 
 
 def mixed(model, partition, rng):
     """The model's exact PSR after a random change of basis inside cells (rows summing to one)."""
-    problem = _Negativity(model.to_psr(), partition)
+    problem = Negativity(model.to_psr(), partition)
     mixing = problem.mixing(rng.normal(0.3, 1.0, problem.size))
     np.testing.assert_allclose(mixing.sum(axis=1), 1)
     return model.to_psr().transformed(mixing)
@@ -48,21 +48,21 @@ def test_no_choice_is_ever_worse_than_the_one_given(rng):
     noisy = PSR(psr.initial, psr.updates + 0.05 * rng.standard_normal(psr.updates.shape), psr.final)
     partition = Partition.from_cells([[0, 1], [2, 3]])
     found = nonnegative_cells(noisy, np.eye(4), partition, rng)
-    problem = _Negativity(noisy, partition)
+    problem = Negativity(noisy, partition)
     assert problem.cost(found) <= problem.cost(np.eye(4))
     np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-12)
     assert np.abs(found[:2, 2:]).max() == np.abs(found[2:, :2]).max() == 0
 
 
 def test_trivial_cells_leave_nothing_to_choose(rng):
-    problem = _Negativity(naive.random_pomdp(rng).to_psr(), Partition.singletons(3))
+    problem = Negativity(naive.random_pomdp(rng).to_psr(), Partition.singletons(3))
     assert problem.size == 0
     assert np.array_equal(problem.mixing(np.empty(0)), np.eye(3))
 
 
 def test_the_jacobian_is_the_derivative(rng):
     psr = naive.random_pomdp(rng, states=4).to_psr()
-    problem = _Negativity(psr, Partition.from_cells([[0, 1, 2], [3]]))
+    problem = Negativity(psr, Partition.from_cells([[0, 1, 2], [3]]))
     at = rng.normal(0.3, 0.7, problem.size)
     step = 1e-6
     for p in range(problem.size):
@@ -76,7 +76,7 @@ def test_the_jacobian_is_the_derivative(rng):
 
 
 def test_a_singular_mixing_costs_infinitely(rng):
-    problem = _Negativity(naive.random_pomdp(rng, states=2).to_psr(), Partition([0, 0]))
+    problem = Negativity(naive.random_pomdp(rng, states=2).to_psr(), Partition([0, 0]))
     singular = problem.mixing(np.array([0.5, 0.5]))
     assert linalg.condition(singular) > 1e15
     assert problem.cost(singular) == np.inf

@@ -61,7 +61,7 @@ def test_windows_never_cross_episodes(starts):
 @pytest.mark.parametrize("chunk", [1, 7, 100, 1200])
 def test_the_size_of_a_chunk_does_not_matter(monkeypatch, chunk):
     whole = count(TIGER)
-    monkeypatch.setattr(module, "_CHUNK", chunk)
+    monkeypatch.setattr(module, "WINDOWS_AT_ONCE", chunk)
     heard = []
     with listening(lambda *report: heard.append(report)):
         again = count(TIGER)

@@ -96,7 +96,7 @@ def test_long_logs_are_counted_in_short_calls(monkeypatch: pytest.MonkeyPatch) -
     model = domains.tiger()
     log = simulate(model, 5000, rng=0)
     whole = expectation(model, log)
-    monkeypatch.setattr("unlatch.learn.likelihood.forward_backward._WORK_PER_CALL", 1)
+    monkeypatch.setattr("unlatch.learn.likelihood.forward_backward.WORK_PER_CALL", 1)
     for threads in (1, 2):
         steps = encoded_log(log, model)
         assert same_counts(whole, expected_counts(parameters_of(model), steps, threads=threads))
@@ -107,7 +107,7 @@ def test_memory_does_not_grow_with_steps_times_states(monkeypatch: pytest.Monkey
     log = simulate(model, 200_000, rng=0)
     steps, parameters = encoded_log(log, model), parameters_of(model)
     kept = expected_counts(parameters, steps)
-    monkeypatch.setattr("unlatch.learn.likelihood.forward_backward._KEPT_NUMBERS", 100_000)
+    monkeypatch.setattr("unlatch.learn.likelihood.forward_backward.KEPT_NUMBERS", 100_000)
     expected_counts(parameters, steps)
     tracemalloc.start()
     blocked = expected_counts(parameters, steps)
@@ -121,7 +121,7 @@ def test_memory_does_not_grow_with_steps_times_states(monkeypatch: pytest.Monkey
 def test_pairs_are_numbered_alike_by_table_and_by_sorting(monkeypatch: pytest.MonkeyPatch) -> None:
     log = simulate(domains.tmaze(2), 500, rng=0)
     by_table = encoded_log(log)
-    monkeypatch.setattr("unlatch.learn.likelihood.parameters._MAX_TABLE", 0)
+    monkeypatch.setattr("unlatch.learn.likelihood.parameters.MAX_TABLE", 0)
     by_sorting = encoded_log(log)
     for field in ("symbols", "pair_actions", "pair_observations", "pair_counts"):
         np.testing.assert_array_equal(getattr(by_table, field), getattr(by_sorting, field))
@@ -325,7 +325,7 @@ def test_not_converged_is_said() -> None:
 
 def test_lone_winners_among_the_starts_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
     log = simulate(domains.tiger(), 2000, rng=0)
-    monkeypatch.setattr(em_module, "_SAME_SUMMIT", 1e-12)
+    monkeypatch.setattr(em_module, "SAME_SUMMIT", 1e-12)
     result = learn_em(log, 2, starts=3, iterations=20, rng=0)
     assert result.diagnostics["starts_disagree"].details["log_likelihoods"] == pytest.approx(
         result.start_log_likelihoods

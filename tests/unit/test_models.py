@@ -322,7 +322,7 @@ def test_likelihood_that_is_none_is_not_saved(path: Path, value: float) -> None:
         ({"evidence": {**EVIDENCE.as_dict(), "states": True}}, "whole number"),
         ({"evidence": {**EVIDENCE.as_dict(), "scores": [1]}}, "evidence: "),
         ({"evidence": {**EVIDENCE.as_dict(), "scores": {"²": 1}}}, "evidence: "),
-        ({"evidence": {**EVIDENCE.as_dict(), "runner_up": 9}}, "the runner-up, 9 states, has no score"),
+        ({"evidence": {**EVIDENCE.as_dict(), "runner_up": 9}}, "the runner-up 9 has no score"),
         ({"options": [1]}, "options: expected an object"),
         ({"log_likelihood": "x"}, "log_likelihood: expected a number"),
         ({"log_likelihood": True}, "log_likelihood: expected a number"),

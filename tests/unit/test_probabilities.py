@@ -137,7 +137,7 @@ def assert_weights(counts, log):
 
 @pytest.mark.parametrize("at_once", [1, 7, 1 << 19])
 def test_weights_equal_a_dictionary(monkeypatch, at_once):
-    monkeypatch.setattr(module, "_WEIGHED_AT_ONCE", at_once)
+    monkeypatch.setattr(module, "WEIGHED_AT_ONCE", at_once)
     counts = count(LOG)
     assert_weights(counts, LOG)
     assert naive.spelled_out(counts) == naive.count_windows(LOG, 5)

@@ -531,15 +531,7 @@ def _names(section: str, name: str, value: Any) -> tuple[str, ...]:
 
 
 def _evidence(values: Any) -> Evidence | None:
-    if values is None:
-        return None
-    try:
-        evidence = Evidence.from_dict(_object("evidence", values))
-    except OverflowError as error:
-        raise DataError(f"evidence: {error}") from None
-    if evidence.runner_up is not None and evidence.runner_up not in evidence.scores:
-        raise DataError(f"evidence: the runner-up, {evidence.runner_up} states, has no score")
-    return evidence
+    return None if values is None else Evidence.from_dict(_object("evidence", values))
 
 
 def _log_likelihood(value: Any) -> float | None:

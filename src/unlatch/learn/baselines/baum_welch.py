@@ -44,7 +44,7 @@ _ROUNDING = 1e-12
 _STEP_ROUNDING = 1e-14
 """Rounding that every step adds to the log-likelihood, which may itself be zero (a log with no surprises)."""
 
-_SAME_SUMMIT = 0.1
+SAME_SUMMIT = 0.1
 """Two starts whose log-likelihoods differ by fewer nats are taken to have reached the same optimum."""
 
 
@@ -295,7 +295,7 @@ def _climb_notes(best: _Climb, reached: Floats, tolerance: float) -> Diagnostics
             f"the tolerance {tolerance:.2g}; allow more iterations",
             gain=gain,
         )
-    alone = int((reached > reached.max() - _SAME_SUMMIT).sum()) == 1
+    alone = int((reached > reached.max() - SAME_SUMMIT).sum()) == 1
     if len(reached) > 1 and alone:
         notes = notes.noting(
             "starts_disagree",

@@ -1,7 +1,7 @@
 """Climb the likelihood: a quasi-Newton method in coordinates where it is easy.
 
 Every row p of probabilities is written as x^2 / |x|^2, and x is scaled by the square root of the row's expected
-visits. In these coordinates the information of the complete data is the identity, so that what a step has to
+visits. In these coordinates the information of the complete data is four times the identity, so that what a step has to
 overcome is only what is hidden; a probability that wants to be zero is an ordinary smooth minimum at x = 0;
 and no constraint is left. L-BFGS then needs tens of passes over the log where EM needs thousands.
 """
@@ -45,7 +45,7 @@ class Ascent:
     passes : int
         Passes over the log.
     gradient : float
-        Largest component of the gradient in the scaled coordinates, in nats per standard error.
+        Largest component of the gradient in the scaled coordinates: nats per two standard errors, were the states known.
     converged : bool
         Whether gradient or gain fell below its tolerance.
     """
@@ -98,7 +98,7 @@ def climb(
     gain_tolerance : float
         Stop when an iteration gains fewer nats.
     gradient_tolerance : float
-        Stop when no coordinate promises more than this many nats per standard error.
+        Stop when no component of the gradient in the scaled coordinates is larger.
     target : float, optional
         Log-likelihood below which the result is of no use: the climb ends as soon as it cannot get there.
     stage : str

@@ -35,13 +35,13 @@ __all__ = ["Totals", "expectation", "expected_counts", "run_passes"]
 _MAX_OPERATORS = 1 << 28
 """Numbers in the matrices of all symbols: two gigabytes."""
 
-_WORK_PER_CALL = 1 << 27
+WORK_PER_CALL = 1 << 27
 """Multiplications per kernel call: about a tenth of a second, so that Ctrl-C is answered soon."""
 
 _WORK_PER_THREAD = 1 << 23
 """Multiplications below which a second thread costs more than it saves."""
 
-_KEPT_NUMBERS = 1 << 22
+KEPT_NUMBERS = 1 << 22
 """Numbers in the forward messages of a log up to which all are kept (32 megabytes) and none computed twice."""
 
 _BLOCK_NUMBERS = 1 << 13
@@ -158,7 +158,7 @@ class _Work:
 
     def calls(self, first: int, last: int) -> list[tuple[int, int]]:
         """Ranges of blocks, each small enough for one kernel call."""
-        size = max(1, int(_WORK_PER_CALL / (self.length * self.step_cost)))
+        size = max(1, int(WORK_PER_CALL / (self.length * self.step_cost)))
         return [(begin, min(begin + size, last)) for begin in range(first, last, size)]
 
 
@@ -205,7 +205,7 @@ def _prepared(
     n = -(-len(initial) // 4) * 4
     sparse_cost = _SPARSE_COST * float(np.count_nonzero(updates, axis=(1, 2)) @ frequencies / len(symbols))
     operators = _sparse_operators if n > 4 and sparse_cost < n**2 else _dense_operators
-    kept = len(symbols) * n <= _KEPT_NUMBERS
+    kept = len(symbols) * n <= KEPT_NUMBERS
     length = block_length or (1 if kept else max(64, _BLOCK_NUMBERS // n))
     return _Work(
         kernels=em_small if n == 4 else em,

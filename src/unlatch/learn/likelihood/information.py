@@ -19,7 +19,8 @@ def information_matrix(
 ) -> Floats:
     """Minus the Hessian of the log-likelihood in square-root coordinates, by differences of its gradient.
 
-    The direction that merely rescales a row is flat; it gets unit curvature so that the matrix can be inverted.
+    The direction that merely rescales a row is flat; it gets the curvature that all others have
+    where nothing is hidden, so that the matrix can be inverted.
     Two passes over the log for every coordinate; progress is reported as ``stage``.
     """
     center = roots.start

@@ -21,7 +21,7 @@ from unlatch.core.trajectory import Trajectory
 
 __all__ = ["EncodedLog", "ExpectedCounts", "Parameters", "encoded_log", "maximization", "parameters_of"]
 
-_MAX_TABLE = 1 << 22
+MAX_TABLE = 1 << 22
 """Pairs up to which a table of all is quicker than sorting those that occur."""
 
 _NO_VISITS = 1e-200
@@ -144,7 +144,7 @@ def _numbered(
     """The pairs that occur, the number of every step's pair among them, and how often each occurs."""
     codes = actions * n_observations + observations
     largest = int(codes.max(initial=0))
-    if largest > _MAX_TABLE:
+    if largest > MAX_TABLE:
         pairs, symbols, counts = np.unique(codes, return_inverse=True, return_counts=True)
         return pairs, symbols.astype(np.uint32), counts
     counts = np.bincount(codes, minlength=1)

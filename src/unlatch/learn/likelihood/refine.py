@@ -121,7 +121,7 @@ def convergence_notes(ascent: Ascent) -> Diagnostics:
     """That the likelihood was still rising, if it was."""
     if ascent.converged:
         return Diagnostics()
-    slope = f" (steepest direction {ascent.gradient:.2g} nats per standard error)"
+    slope = f" (steepest slope {ascent.gradient:.2g} nats per two standard errors)"
     return Diagnostics().noting(
         "not_converged",
         f"the likelihood was still rising after {ascent.passes} passes over the log"

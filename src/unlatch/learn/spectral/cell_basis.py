@@ -28,7 +28,7 @@ def nonnegative_cells(psr: PSR, transform: Floats, partition: Partition, rng: np
 
     if max(len(cell) for cell in partition.cells) > _MAX_STATES_IN_CELL:
         return transform
-    problem = _Negativity(psr.transformed(transform), partition)
+    problem = Negativity(psr.transformed(transform), partition)
     best, best_cost = np.eye(partition.n_states), problem.cost(np.eye(partition.n_states))
     for attempt in range(_STARTS):
         start = problem.random_start(rng) if attempt else np.zeros(problem.size)
@@ -43,7 +43,7 @@ def nonnegative_cells(psr: PSR, transform: Floats, partition: Partition, rng: np
     return result
 
 
-class _Negativity:
+class Negativity:
     """The negative parts of ``Q^-1 G Q`` and ``b Q`` as residuals of Q's free entries.
 
     Q has rows summing to one, so each row of a cell of m states has m - 1 free entries: all but the

@@ -16,10 +16,10 @@ from unlatch.learn.spectral.windows import BLOCK_BITS, BLOCKS, MAX_LENGTH, Windo
 
 __all__ = ["SequenceCounts", "count_sequences"]
 
-_CHUNK = 1 << 24
+WINDOWS_AT_ONCE = 1 << 24
 """Windows sorted at once: bounds the working memory whatever the length of the log."""
 
-_WEIGHED_AT_ONCE = 1 << 19
+WEIGHED_AT_ONCE = 1 << 19
 """Windows looked up by one call of a kernel: Ctrl-C waits for it."""
 
 
@@ -203,7 +203,7 @@ def _shorter_table(table: WindowTable, log: Trajectory, symbols: Ints) -> Window
 def _count_windows(log: Trajectory, symbols: Ints, length: int, base: int) -> WindowTable:
     table: WindowTable | None = None
     done = 0
-    for begins, sizes, blocks in _chunks(*_pieces(log, length), _CHUNK):
+    for begins, sizes, blocks in _chunks(*_pieces(log, length), WINDOWS_AT_ONCE):
         part = _count_pieces(symbols, begins, sizes, blocks, length, base)
         table = part if table is None else table.merged(part)
         done += int(sizes.sum())
@@ -274,7 +274,7 @@ def _weighted(table: WindowTable, probabilities: Floats, log: Trajectory, symbol
     from unlatch.kernels.counting import add_weights, locate
 
     sums, squares = np.zeros((len(table), BLOCKS)), np.zeros((len(table), 1))
-    for begins, sizes, blocks in _chunks(*_pieces(log, table.length), _WEIGHED_AT_ONCE):
+    for begins, sizes, blocks in _chunks(*_pieces(log, table.length), WEIGHED_AT_ONCE):
         rows = locate(table.codes, _words(symbols, begins, sizes, table.length, table.base))
         add_weights(rows, probabilities, begins, sizes, blocks, table.length, sums, squares)
     if not np.isfinite(squares).all():
