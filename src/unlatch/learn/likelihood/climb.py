@@ -45,7 +45,7 @@ class Ascent:
     passes : int
         Passes over the log.
     gradient : float
-        Largest component of the gradient in the scaled coordinates: nats per two standard errors, were the states known.
+        Largest component of the gradient in the scaled coordinates: nats per two standard errors of complete data.
     converged : bool
         Whether gradient or gain fell below its tolerance.
     """
