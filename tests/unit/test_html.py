@@ -8,7 +8,22 @@ import numpy as np
 import pytest
 
 import naive
-from unlatch import POMDP, POUCT, Diagnostics, Partition, PartitionModel, Reward, domains, run_episodes
+from unlatch import (
+    POMDP,
+    POUCT,
+    Diagnostics,
+    Partition,
+    PartitionModel,
+    Reward,
+    Trajectory,
+    domains,
+    learn_em,
+    learn_pomdp,
+    learn_tensor,
+    refine,
+    run_episodes,
+    simulate,
+)
 from unlatch.core import html
 
 HOSTILE = "<script>alert(1)</script>"
@@ -109,3 +124,29 @@ def test_parts_can_be_put_together():
     assert read(piece) == ["a & b", "<c>", "x", "y", "1", "<d>", "<e>"]
     assert html.cut_list([str(i) for i in range(20)], 3) == "0, 1, 2, ... (20 in all)"
     assert read(html.page("x" * 10_000))[0].endswith("...")
+
+
+def test_results_show_the_model_the_evidence_and_what_was_noticed():
+    log = simulate(domains.tiger(), 2_000, rng=0)
+    named = Trajectory(
+        log.actions, log.observations, (HOSTILE, QUOTES, "wait", "never"), log.observation_names
+    )
+    result = learn_pomdp(named, rng=0)
+    values = (
+        result,
+        result.spectral,
+        result.evidence,
+        named,
+        refine(result.pomdp, named, passes=5, zeros=False),
+        learn_em(named, 2, iterations=5, rng=0),
+        learn_tensor(log, rng=0),
+    )
+    for value in values:
+        reader = read(value._repr_html_())
+        assert reader.tags <= ALLOWED
+        assert not reader.attributes
+    text = " ".join(read(result._repr_html_()).text)
+    assert "2 hidden states" in text
+    assert "nats behind" in text
+    assert "never_tried" in text
+    assert HOSTILE in text

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from unlatch.core import html
 from unlatch.errors import DataError
 
 __all__ = ["Evidence"]
@@ -65,6 +66,11 @@ class Evidence:
         if self.steps_to_settle:
             text += f"; about {self.steps_to_settle} more steps would settle it"
         return text if self.complete else text + "; the search was cut short"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the score of every number of states."""
+        rows = ((count, f"{score:.1f}") for count, score in sorted(self.scores.items()))
+        return html.page(str(self), html.table(rows, ["states", "nats relative to the chosen"]))
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for a file; an infinite gap is None."""

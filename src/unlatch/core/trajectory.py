@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from unlatch.arrays import Floats, Ints
+from unlatch.core import html
 from unlatch.core.alphabet import checked_names, refuse_continuous, sorted_names, text_items
 from unlatch.core.checks import as_array, finite_floats, frozen, same_length
 from unlatch.core.diagnostics import Diagnostics
@@ -125,6 +126,19 @@ class Trajectory:
             f"Trajectory({len(self)} steps, {self.n_episodes} episodes, {len(self.action_names)} actions, "
             f"{listing})"
         )
+
+    def _repr_html_(self) -> str:
+        """For notebooks: how often every symbol occurs."""
+        counts = [
+            html.table(
+                zip(names, np.bincount(codes, minlength=len(names)).tolist(), strict=True), [kind, "times"]
+            )
+            for kind, codes, names in (
+                ("action", self.actions, self.action_names),
+                ("observation", self.observations, self.observation_names),
+            )
+        ]
+        return html.page(repr(self), *counts)
 
     @property
     def n_episodes(self) -> int:

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from unlatch.arrays import own_errstate
+from unlatch.core import html
 from unlatch.core.arguments import checked_log
 from unlatch.core.budget import Budget
 from unlatch.core.diagnostics import Diagnostics
@@ -102,6 +103,20 @@ class LearnResult:
 
     def __repr__(self) -> str:
         return f"LearnResult({self.pomdp}, {self.partition}, {len(self.diagnostics)} diagnostics)"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: how sure the count is, the model, what was noticed."""
+        sure = "the spectral model: nothing was compared" if self.evidence is None else str(self.evidence)
+        rows = [
+            ("log", f"{self.steps} steps, {self.episodes} episodes"),
+            ("evidence", sure),
+            ("log-likelihood", f"{self.log_likelihood:.6g} nats"),
+            ("full-rank actions", ", ".join(self.pomdp.action_names[a] for a in self.full_rank_actions)),
+            ("partition", repr(self.partition)),
+            ("complete", self.complete),
+        ]
+        parts = html.table(rows), self.pomdp._repr_html_(), self.diagnostics._repr_html_()
+        return html.page(f"{self.states} hidden states", *parts)
 
 
 @own_errstate

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from unlatch.arrays import Floats, Ints, own_errstate
+from unlatch.core import html
 from unlatch.core.arguments import checked_log, whole_number
 from unlatch.core.checks import frozen
 from unlatch.core.diagnostics import Diagnostics
@@ -88,6 +89,10 @@ class EMResult:
             f"EMResult({self.pomdp}, log-likelihood {self.log_likelihood:.6g}, {self.iterations} iterations, "
             f"converged={self.converged}, {len(self.diagnostics)} diagnostics)"
         )
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the model and what was noticed."""
+        return html.page(repr(self), self.pomdp._repr_html_(), self.diagnostics._repr_html_())
 
 
 @dataclass(frozen=True)

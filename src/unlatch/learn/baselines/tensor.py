@@ -20,6 +20,7 @@ import numpy as np
 
 from unlatch import linalg
 from unlatch.arrays import Floats, own_errstate
+from unlatch.core import html
 from unlatch.core.arguments import checked_log
 from unlatch.core.checks import frozen
 from unlatch.core.diagnostics import Diagnostics
@@ -113,6 +114,10 @@ class TensorResult:
 
     def __repr__(self) -> str:
         return f"TensorResult({self.pomdp}, through {self.action!r}, {len(self.diagnostics)} diagnostics)"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the model and what was noticed."""
+        return html.page(repr(self), self.pomdp._repr_html_(), self.diagnostics._repr_html_())
 
 
 @own_errstate

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from unlatch.arrays import own_errstate
+from unlatch.core import html
 from unlatch.core.arguments import checked_log, checked_seconds, whole_number
 from unlatch.core.budget import Budget
 from unlatch.core.diagnostics import Diagnostics
@@ -56,6 +57,10 @@ class RefineResult:
 
     def __repr__(self) -> str:
         return f"RefineResult({self.pomdp}, log-likelihood {self.log_likelihood:.6g}, converged={self.converged})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the model and what was noticed."""
+        return html.page(repr(self), self.pomdp._repr_html_(), self.diagnostics._repr_html_())
 
 
 @own_errstate

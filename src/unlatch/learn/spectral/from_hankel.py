@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from unlatch.arrays import Floats, own_errstate
+from unlatch.core import html
 from unlatch.core.diagnostics import Diagnostics
 from unlatch.core.partition import Partition
 from unlatch.core.partition_model import PartitionModel
@@ -77,6 +78,13 @@ class SpectralResult:
     def __repr__(self) -> str:
         found = f"refused: {self.refusal}" if self.pomdp is None else f"{self.pomdp}, {self.partition}"
         return f"SpectralResult(rank {self.rank}, {found})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the singular values, the model or why there is none, what was noticed."""
+        values = html.table([("singular values", *(f"{value:.3g}" for value in self.singular_values))])
+        model = html.heading(f"refused: {self.refusal}") if self.pomdp is None else self.pomdp._repr_html_()
+        title = f"spectral model: Hankel matrix of rank {self.rank}"
+        return html.page(title, values, model, self.diagnostics._repr_html_())
 
 
 @own_errstate
