@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from unlatch.arrays import Flags, Floats, Ints
+from unlatch.core.arguments import checked_log
+from unlatch.core.budget import checkpoint
 from unlatch.core.checks import frozen
 from unlatch.core.progress import report
 from unlatch.core.trajectory import Trajectory
@@ -141,11 +143,9 @@ def count_sequences(log: Trajectory, *, history_length: int, test_length: int) -
     adding the one window per episode that has no longer extension. Weights are added up in a second pass that
     looks every window up.
     """
-    if not isinstance(log, Trajectory):
-        raise UsageError(
-            f"expected a Trajectory, got {type(log).__name__}; build one from arrays, or use read_log"
-        )
+    checked_log(log)
     check_lengths(history_length, test_length)
+    checkpoint()  # what follows may take a second before it reports
     longest = history_length + test_length
     log = log.with_reward_symbols()
     longest_episode = int((log.episode_ends - log.episode_starts).max(initial=0))
