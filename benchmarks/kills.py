@@ -242,7 +242,9 @@ def main() -> int:
     parser.add_argument("--only", action="append", help="of the commands, only this one; may be repeated")
     parser.add_argument("--small", action="store_true", help="commands that take about a second")
     arguments = parser.parse_args()
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it, children too
+    signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # a shell's background job ignores it, children too
     rng = random.Random(arguments.seed)
     chosen = [one for one in commands(arguments.small) if not arguments.only or one.name in arguments.only]
     numbers = (

@@ -42,11 +42,13 @@ def test_parts_share_the_interrupt_but_not_the_deadline():
     whole = Budget(100)
     part = whole.share(0.1)
     assert 9 < part.seconds_left <= 10
-    assert whole.without_deadline().seconds_left == np.inf
+    assert 99 < whole.extended(5).seconds_left <= 100
+    assert 4 < Budget(1e-9).extended(5).seconds_left <= 5
+    assert Budget().extended(5).seconds_left == np.inf
     with part.ending():
         raise KeyboardInterrupt
     assert whole.interrupted
-    assert whole.without_deadline().stopped
+    assert whole.extended(5).stopped
     assert whole.share(1.0).stopped
     assert "interrupted=True" in repr(whole)
     with pytest.raises(KeyboardInterrupt), part.ending():

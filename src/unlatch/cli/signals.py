@@ -54,10 +54,13 @@ def _interrupt(number: int, _frame: object) -> None:
 
 
 def _raise_again(lost: sys.UnraisableHookArgs) -> None:
-    """An interrupt that was raised where nothing can catch it (a callback, a finalizer) is raised once more."""
+    """An interrupt that was raised where nothing can catch it (a callback, a finalizer) is raised once more.
+
+    After one, finalizers of objects that it left half-built may fail too, which is nobody's concern any more.
+    """
     if issubclass(lost.exc_type, KeyboardInterrupt):
         _signal.setitimer(_signal.ITIMER_REAL, _AGAIN)
-    else:
+    elif not _asked:
         sys.__unraisablehook__(lost)
 
 

@@ -73,11 +73,11 @@ class Budget:
         smaller._whole = self._whole
         return smaller
 
-    def without_deadline(self) -> Budget:
-        """A budget for what has to be done in any case, with the same interrupt."""
-        endless = Budget()
-        endless._whole = self._whole
-        return endless
+    def extended(self, least: float) -> Budget:
+        """A budget of at least so many seconds, for what is worth a little more time, with the same interrupt."""
+        longer = Budget(None if math.isinf(self._deadline) else max(self._deadline - time.monotonic(), least))
+        longer._whole = self._whole
+        return longer
 
     @contextmanager
     def active(self) -> Iterator[Budget]:

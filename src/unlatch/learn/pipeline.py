@@ -42,6 +42,10 @@ _LEAST, _SHORT = 4.0, 1.2
 seconds: a limit is kept to within two seconds, and their answer, the first, is worth one of them."""
 
 
+_FOR_THE_FIT = 0.5
+"""Seconds that the examination of the fit may take though time is up: most models take less, and it is worth them."""
+
+
 @dataclass(frozen=True, eq=False)
 class LearnResult:
     """A learned POMDP, why it is this one, and what was found on the way.
@@ -354,8 +358,10 @@ def _refined(
     )
     if spectral is not None and options.states is None:
         _refuse_if_agreed(spectral, found, actions)
-    fit = Diagnostics()
-    with budget.without_deadline().ending():
+    fit = Diagnostics().noting(
+        "fit_not_examined", "there was no time to examine the fit; call examine_model(pomdp, log) by itself"
+    )
+    with budget.extended(_FOR_THE_FIT).ending():
         fit = examine_model(pomdp, log, counts=found.counts)
     return LearnResult(
         pomdp=pomdp,

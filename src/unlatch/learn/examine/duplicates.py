@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unlatch.arrays import Flags, Floats, Ints
+from unlatch.core.budget import checkpoint
 from unlatch.core.trajectory import Trajectory
 from unlatch.learn.examine.log_samples import counted, pooling, stretches
 
@@ -175,6 +176,7 @@ def _fingerprints(log: Trajectory, surprise: _Surprise, window: int) -> Iterator
     powers = np.cumprod(np.full(length, _GOLDEN, dtype=np.uint64))
     inverse = np.cumprod(np.full(length, pow(_GOLDEN, -1, 1 << 64), dtype=np.uint64))
     for start in range(0, len(log), _CHUNK):
+        checkpoint()
         stop = min(start + length, len(log))
         actions, observations = log.actions[start:stop], log.observations[start:stop]
         first, last = _extents(log, start, min(start + _CHUNK, len(log)), window)

@@ -8,6 +8,7 @@ from unlatch.arrays import Floats, Ints, own_errstate
 from unlatch.core.arguments import checked_log
 from unlatch.core.diagnostics import Diagnostics
 from unlatch.core.pomdp import POMDP
+from unlatch.core.progress import report
 from unlatch.core.trajectory import Trajectory
 from unlatch.errors import NumericalError
 from unlatch.learn.examine.duplicates import repeated_steps
@@ -44,7 +45,10 @@ def examine_model(pomdp: POMDP, log: Trajectory, *, counts: ExpectedCounts | Non
     """
     if len(checked_log(log)) == 0:
         return Diagnostics()
-    return _several_classes(pomdp, log, counts) + _poor_fit(pomdp, log)
+    report("examining the model", 0, 2)
+    classes = _several_classes(pomdp, log, counts)
+    report("examining the model", 1, 2)
+    return classes + _poor_fit(pomdp, log)
 
 
 def _several_classes(pomdp: POMDP, log: Trajectory, counts: ExpectedCounts | None) -> Diagnostics:

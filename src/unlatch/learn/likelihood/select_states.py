@@ -205,10 +205,10 @@ def _with_a_start(settled: POMDP, share: POMDP, log: Trajectory) -> tuple[POMDP,
     Unless the log left states for good, and would be all but impossible then: that costs more than to name the state
     that it began in among all its steps. Then the share of time that it spent in each state.
     """
-    heights = settled.log_likelihood(log), share.log_likelihood(log)
-    if heights[0] >= heights[1] - np.log(len(log)):
-        return settled, heights[0]
-    return share, heights[1]
+    beginning = log.head(_FIRST_SAMPLE)
+    costs = share.log_likelihood(beginning) - settled.log_likelihood(beginning)
+    chosen = share if costs > np.log(len(log)) else settled
+    return chosen, chosen.log_likelihood(log)
 
 
 def _settled(pomdp: POMDP, counts: ExpectedCounts, log: Trajectory) -> Floats:
