@@ -106,3 +106,17 @@ def test_a_rank_below_the_noise_is_not_called_a_rank_that_is_missing():
     message = result.diagnostics["spectral_refused"].message
     assert "shows full rank 3 above the noise" in message
     assert "learn_psr" in message
+
+
+def test_a_spectral_model_under_which_its_log_is_impossible_is_opened_a_little():
+    for seed in range(6):
+        log = simulate(domains.tmaze(), 5_000, rng=seed)
+        result = learn_pomdp(log, refine=None, rng=0)
+        assert result.log_likelihood == result.pomdp.log_likelihood(log)
+        assert np.isfinite(result.log_likelihood)
+        impossible = result.spectral.pomdp.log_likelihood(log) == -np.inf
+        assert ("opened_zeros" in result.diagnostics) == impossible
+        assert np.abs(result.pomdp.transitions - result.spectral.pomdp.transitions).max() < 1e-5
+        if impossible:
+            return
+    raise AssertionError("no such log among these")

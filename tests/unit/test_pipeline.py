@@ -71,7 +71,7 @@ def test_the_call_is_its_stages(rotation):
     result = learn_spectral(log, history_length=2, test_length=1, rotation=rotation, rng=1)
     assert not result.partition.is_trivial
     assert np.array_equal(result.spectral.similarity.matrix, similarity.matrix)
-    assert result.pomdp == recover_pomdp(psr, similarity)
+    assert result.spectral.pomdp == recover_pomdp(psr, similarity)
 
 
 @pytest.mark.parametrize("source", [7, np.random.default_rng(7)])

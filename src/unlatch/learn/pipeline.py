@@ -23,6 +23,7 @@ from unlatch.errors import NotLearnableError, NumericalError, ResourceLimitError
 from unlatch.learn.examine.log import examine, refuse_deterministic_policy
 from unlatch.learn.examine.model import examine_model
 from unlatch.learn.identify.entries import NOTICEABLE, Undetermined, undetermined_entries
+from unlatch.learn.likelihood.refine import made_possible
 from unlatch.learn.likelihood.search import StateSearch
 from unlatch.learn.likelihood.select_states import Selection, select_states
 from unlatch.learn.observability import cells_of, full_rank_actions
@@ -41,6 +42,9 @@ _LEAST, _SHORT = 4.0, 1.2
 """Their share of the time. Of a limit of less than a few seconds they may take four times as much, up to so many
 seconds: a limit is kept to within two seconds, and their answer, the first, is worth one of them."""
 
+
+_A_TRACE = 1e-6
+"""What a spectral model gives to everything if its log is impossible otherwise: far less than any of its errors."""
 
 _FOR_THE_FIT = 0.5
 """Seconds that the examination of the fit may take though time is up: most models take less, and it is worth them."""
@@ -61,7 +65,7 @@ class LearnResult:
     full_rank_actions : tuple of int
         Actions whose transition matrix has full rank beyond noise.
     log_likelihood : float
-        Of the log under ``pomdp``, in nats; always finite for a refined model.
+        Of the log under ``pomdp``, in nats; always finite.
     evidence : Evidence or None
         How sure the number of states is; None for the plain spectral model.
     spectral : SpectralResult or None
@@ -227,6 +231,8 @@ def learn_pomdp(
     with budget.active():
         notes = log.diagnostics + examine(log)
     if options.refine is None:
+        if budget.interrupted:
+            raise KeyboardInterrupt  # there is no other answer than the one that was interrupted
         result = _plain(spectral, refusal, log, options)
     else:
         result = _refined(spectral, refusal, log, options, budget, generator)
@@ -314,20 +320,34 @@ def _plain(
     assert spectral is not None
     assert spectral.pomdp is not None
     assert spectral.partition is not None
-    pomdp = _marked(spectral.pomdp, log)
+    pomdp, height, notes = _possible(_marked(spectral.pomdp, log), log)
     return LearnResult(
         pomdp=pomdp,
         partition=spectral.partition,
         full_rank_actions=spectral.full_rank_actions,
-        log_likelihood=pomdp.log_likelihood(log),
+        log_likelihood=height,
         evidence=None,
         spectral=spectral,
         search=None,
         options=options,
         steps=len(log),
         episodes=log.n_episodes,
-        diagnostics=spectral.diagnostics + _untried_notes(log),
+        diagnostics=spectral.diagnostics + _untried_notes(log) + notes,
     )
+
+
+def _possible(pomdp: POMDP, log: Trajectory) -> tuple[POMDP, float, Diagnostics]:
+    """The model, such that its own log is possible, with the likelihood that it gives to it."""
+    height = pomdp.log_likelihood(log)
+    if np.isfinite(height):
+        return pomdp, height, Diagnostics()
+    pomdp = made_possible(pomdp, log, _A_TRACE)
+    notes = Diagnostics().noting(
+        "opened_zeros",
+        f"the log was impossible under the spectral model: every probability was mixed with {_A_TRACE:g} of everything",
+        weight=_A_TRACE,
+    )
+    return pomdp, pomdp.log_likelihood(log), notes
 
 
 # --- likelihood ----------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from unlatch.errors import NotLearnableError, UsageError
 from unlatch.learn.likelihood.climb import Ascent, evaluated
 from unlatch.learn.likelihood.objective import Likelihood
 from unlatch.learn.likelihood.parameters import ExpectedCounts, Parameters, parameters_of
-from unlatch.learn.likelihood.starts import possible
+from unlatch.learn.likelihood.starts import possible, smoothed
 from unlatch.learn.likelihood.zeros import maximize
 
 __all__ = ["RefineResult", "refine", "with_parameters"]
@@ -120,6 +120,12 @@ def with_parameters(pomdp: POMDP, parameters: Parameters) -> POMDP:
         observations=parameters.observations,
         initial=parameters.initial,
     )
+
+
+def made_possible(pomdp: POMDP, log: Trajectory, weight: float = 1e-3) -> POMDP:
+    """The model with a little of everything in every row, so that no step of the log is impossible."""
+    steps = Likelihood.of(log, pomdp.emission, pomdp).log
+    return with_parameters(pomdp, smoothed(parameters_of(pomdp), steps, weight))
 
 
 def convergence_notes(ascent: Ascent) -> Diagnostics:

@@ -16,7 +16,7 @@ from unlatch.learn.likelihood.climb import Ascent, evaluated
 from unlatch.learn.likelihood.evidence import SETTLED, weigh
 from unlatch.learn.likelihood.objective import Likelihood
 from unlatch.learn.likelihood.parameters import ExpectedCounts, Parameters, parameters_of
-from unlatch.learn.likelihood.refine import convergence_notes, with_parameters
+from unlatch.learn.likelihood.refine import convergence_notes, made_possible
 from unlatch.learn.likelihood.search import StateSearch, search_states
 from unlatch.learn.likelihood.starts import climb_or_open, opened, random_parameters, smoothed
 from unlatch.learn.likelihood.zeros import maximize
@@ -187,8 +187,7 @@ def _returned(
         chosen, height = learned, learned.log_likelihood(log)
     notes = Diagnostics()
     if not np.isfinite(height):  # learned from a part of the log, the rest of which it has not seen
-        opened_up = smoothed(parameters_of(chosen), Likelihood.of(log, emission).log)
-        chosen = with_parameters(chosen, opened_up)
+        chosen = made_possible(chosen, log)
         height = chosen.log_likelihood(log)
         notes = notes.noting(
             "opened_zeros",
