@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 import numpy as np
 import pytest
 
@@ -53,6 +55,53 @@ def test_parts_share_the_interrupt_but_not_the_deadline():
     assert "interrupted=True" in repr(whole)
     with pytest.raises(KeyboardInterrupt), part.ending():
         raise KeyboardInterrupt
+
+
+def test_what_has_to_be_done_is_done_once_more_after_an_interrupt():
+    calls = []
+
+    def work():
+        calls.append(len(calls))
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        return "done"
+
+    budget = Budget()
+    assert budget.insist(work) == "done"
+    assert budget.interrupted
+    assert calls == [0, 1]
+    calls.clear()
+    with pytest.raises(KeyboardInterrupt):  # the second time it ends
+        budget.insist(work)
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "unlatch.learn.pipeline.full_rank_actions",
+        "unlatch.learn.pipeline.examine_model",
+        "unlatch.learn.likelihood.select_states.canonical_order",
+        "unlatch.learn.likelihood.search.single_state",
+    ],
+)
+def test_an_interrupt_between_the_long_stretches_loses_no_model(place, monkeypatch):
+    module, name = place.rsplit(".", 1)
+    real = getattr(importlib.import_module(module), name)
+    calls = []
+
+    def interrupted_once(*arguments, **options):
+        calls.append(name)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(place, interrupted_once)
+    result = learn_pomdp(TIGER, rng=0)
+    assert "interrupted" in result.diagnostics
+    assert not result.complete
+    assert np.isfinite(result.log_likelihood)
+    if name != "single_state":  # the search was over by then, and nothing of it is lost
+        assert result.states == 2
 
 
 def test_without_a_budget_an_interrupt_ends_the_call():

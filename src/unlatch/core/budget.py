@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from typing import TypeVar
 
 __all__ = ["Budget", "Stopped", "checkpoint", "ending"]
+
+
+T = TypeVar("T")
 
 
 class Stopped(Exception):
@@ -94,6 +98,14 @@ class Budget:
         Afterwards ``stopped`` tells whether it did.
         """
         return _Ending(self)
+
+    def insist(self, work: Callable[[], T]) -> T:
+        """Do what has to be done in any case: an interrupt in the middle is noted, and it is done once more."""
+        try:
+            return work()
+        except KeyboardInterrupt:
+            self.interrupt()
+            return work()
 
 
 class _Ending:

@@ -235,7 +235,7 @@ def learn_pomdp(
             raise KeyboardInterrupt  # there is no other answer than the one that was interrupted
         result = _plain(spectral, refusal, log, options)
     else:
-        result = _refined(spectral, refusal, log, options, budget, generator)
+        result = budget.insist(lambda: _refined(spectral, refusal, log, options, budget, generator))
     return replace(result, seed=seed, diagnostics=notes + result.diagnostics)
 
 
@@ -373,9 +373,7 @@ def _refined(
         rng=rng,
     )
     pomdp = _marked(found.pomdp, log)
-    actions = full_rank_actions(
-        pomdp, found.counts.transitions.sum(axis=2), min_singular_value=options.min_singular_value
-    )
+    actions, partition = budget.insist(lambda: _observability(pomdp, found, options))
     if spectral is not None and options.states is None:
         _refuse_if_agreed(spectral, found, actions)
     fit = Diagnostics().noting(
@@ -385,9 +383,7 @@ def _refined(
         fit = examine_model(pomdp, log, counts=found.counts)
     return LearnResult(
         pomdp=pomdp,
-        partition=cells_of(
-            pomdp, actions, found.counts.observations.sum(axis=2), tolerance=options.observation_tolerance
-        ),
+        partition=partition,
         full_rank_actions=actions,
         log_likelihood=found.log_likelihood,
         evidence=found.evidence,
@@ -403,6 +399,15 @@ def _refined(
         + _limit_notes(found, budget, options)
         + fit,
     )
+
+
+def _observability(
+    pomdp: POMDP, found: Selection, options: LearnOptions
+) -> tuple[tuple[int, ...], Partition]:
+    """The actions of full rank, and the cells of states under them."""
+    left, shown = found.counts.transitions.sum(axis=2), found.counts.observations.sum(axis=2)
+    actions = full_rank_actions(pomdp, left, min_singular_value=options.min_singular_value)
+    return actions, cells_of(pomdp, actions, shown, tolerance=options.observation_tolerance)
 
 
 def _refuse_if_agreed(spectral: SpectralResult, found: Selection, actions: tuple[int, ...]) -> None:
@@ -466,7 +471,9 @@ def _untried_notes(log: Trajectory) -> Diagnostics:
 
 
 def _limit_notes(found: Selection, budget: Budget, options: LearnOptions) -> Diagnostics:
-    if found.complete or budget.interrupted:
+    if budget.interrupted:
+        return Diagnostics().noting("interrupted", "learning was interrupted; this is the best model so far")
+    if found.complete:
         return Diagnostics()
     return Diagnostics().noting(
         "time_limit",

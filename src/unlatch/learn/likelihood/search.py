@@ -105,7 +105,8 @@ def search_states(
     """
     budget = Budget() if budget is None else budget
     search = _Search(log, emission, max_states, rng)
-    search.begin([start for start in starts if len(start.initial) <= max_states])
+    allowed = [start for start in starts if len(start.initial) <= max_states]
+    budget.insist(lambda: search.begin(allowed))
     with budget.ending():
         search.run()
     return search.outcome(complete=not budget.stopped)

@@ -100,11 +100,7 @@ def select_states(
         best, zeros = _on_all_data(chosen.parameters, log, emission)
         checkpoint()
         finished = True
-    try:
-        pomdp, counts, log_likelihood, notes = _returned(best, log, emission)
-    except KeyboardInterrupt:  # what was found is worth the moment that this takes
-        budget.interrupt()
-        pomdp, counts, log_likelihood, notes = _returned(best, log, emission)
+    pomdp, counts, log_likelihood, notes = budget.insist(lambda: _returned(best, log, emission))
     evidence = _evidence(search, chosen, fixed=states is not None)
     return Selection(
         pomdp=pomdp,
@@ -114,7 +110,7 @@ def select_states(
         search=search,
         zeros=zeros,
         complete=search.complete and finished,
-        diagnostics=_notes(evidence, best, budget, limit if states is None else None) + notes,
+        diagnostics=_notes(evidence, best, limit if states is None else None) + notes,
     )
 
 
@@ -225,10 +221,8 @@ def _time_share(counts: ExpectedCounts, emission: Emission) -> Floats:
     return result
 
 
-def _notes(evidence: Evidence, best: Ascent, budget: Budget, limit: int | None) -> Diagnostics:
+def _notes(evidence: Evidence, best: Ascent, limit: int | None) -> Diagnostics:
     notes = Diagnostics()
-    if budget.interrupted:
-        notes = notes.noting("interrupted", "learning was interrupted; this is the best model so far")
     if not evidence.complete:
         notes = notes.noting(
             "search_cut_short",
