@@ -14,6 +14,8 @@ from battery import HOSTILE, HOSTILE_STEPS, LEARNERS, LOGS, Learner, outcome
 from unlatch import Trajectory
 from unlatch.errors import UnlatchError, UsageError
 
+pytestmark = pytest.mark.compiled  # as many logs as learners: without the JIT it would take most of an hour
+
 learners = pytest.mark.parametrize("learner", LEARNERS, ids=repr)
 
 

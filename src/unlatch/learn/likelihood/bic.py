@@ -11,6 +11,9 @@ from unlatch.learn.significance import USED
 
 __all__ = ["free_parameters", "parameter_price", "penalized_likelihood", "structure_cost"]
 
+_ESTABLISHED = 30.0
+"""Visits of a row from which on its unused entries are known to be rare, each below a tenth."""
+
 
 def penalized_likelihood(ascent: Ascent, steps: int) -> float:
     """Log-likelihood less what the model costs, in nats: half the logarithm of the steps for every free parameter
@@ -34,14 +37,16 @@ def free_parameters(ascent: Ascent) -> int:
 
 
 def structure_cost(ascent: Ascent) -> float:
-    """Nats that it takes to say which entries the rows use, among all that they could.
+    """Nats that it takes to say which entries the rows use, as far as these had to be guessed.
 
     A row that always leads to one state has no free number, so that BIC charges nothing for it; but which state that
-    is had to be learned. Without this a short log is explained by a chain of states that each occur once.
+    is was read off the log. Without a price for it a short log is explained by a chain of states that each occur once.
+    After v visits of a row an entry that was never used may still have a probability of some 3 / v, so that few visits
+    establish nothing, and many all: the price falls with the visits beyond `_ESTABLISHED`.
     """
-    moves, shown = _used(ascent.counts.transitions), _used(ascent.counts.observations)
     symbols = (ascent.counts.observations.sum(axis=1) > 0).sum(axis=1)
-    return _choices(moves, np.full(len(moves), ascent.n_states)) + _choices(shown, symbols)
+    states = np.full(len(symbols), ascent.n_states)
+    return _choices(ascent.counts.transitions, states) + _choices(ascent.counts.observations, symbols)
 
 
 def _used(rows: Floats) -> Ints:
@@ -50,9 +55,11 @@ def _used(rows: Floats) -> Ints:
     return used
 
 
-def _choices(used: Ints, possible: Ints) -> float:
-    """Logarithm of the number of ways to choose the used entries of every visited row."""
+def _choices(rows: Floats, possible: Ints) -> float:
+    """Logarithm of the number of ways to choose the used entries of every visited row, less where visits are many."""
+    used = _used(rows)
     visited = used > 0
     n = np.broadcast_to(possible[:, None], used.shape)[visited]
     k = used[visited]
-    return float((gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1)).sum())
+    guessed = np.minimum(1.0, _ESTABLISHED / rows.sum(axis=-1)[visited])
+    return float((guessed * (gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1))).sum())
