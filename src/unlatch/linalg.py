@@ -7,6 +7,8 @@ routine is SciPy's, and what LAPACK leaves open (signs, order) is settled here o
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -78,10 +80,13 @@ def svd(matrix: Floats) -> tuple[Floats, Floats, Floats]:
 
 
 @own_errstate
-def truncated_svd(matrix: object, rank: int, rng: np.random.Generator) -> tuple[Floats, Floats, Floats]:
+def truncated_svd(
+    matrix: object, rank: int, rng: np.random.Generator, *, on_step: Callable[[], None] = lambda: None
+) -> tuple[Floats, Floats, Floats]:
     """The leading ``rank`` singular triplets of a sparse matrix, in decreasing order, canonical signs.
 
-    Small matrices are decomposed whole; large ones by Lanczos iterations from a start drawn from ``rng``.
+    Small matrices are decomposed whole; large ones by Lanczos iterations from a start drawn from ``rng``. What
+    ``on_step`` raises, called at every iteration, ends them.
     """
     import scipy.sparse
     import scipy.sparse.linalg
@@ -94,11 +99,30 @@ def truncated_svd(matrix: object, rank: int, rng: np.random.Generator) -> tuple[
         return u[:, :rank], s[:rank], v[:, :rank]
     start = rng.standard_normal(smaller)
     try:
-        u, s, vt = scipy.sparse.linalg.svds(sparse, k=rank, v0=start)
+        u, s, vt = scipy.sparse.linalg.svds(_watched(sparse, on_step), k=rank, v0=start)
     except scipy.sparse.linalg.ArpackError as error:
         raise NumericalError(f"the singular value decomposition did not converge: {error}") from None
     order = np.argsort(-s)
     return _canonical_signs(u[:, order], s[order], vt[order].T)
+
+
+def _watched(sparse: Any, on_step: Callable[[], None]) -> Any:
+    """A matrix as an operator that says when it is used."""
+    import scipy.sparse.linalg
+
+    def ahead(vector: Floats) -> Floats:
+        on_step()
+        result: Floats = sparse @ vector
+        return result
+
+    def back(vector: Floats) -> Floats:
+        on_step()
+        result: Floats = sparse.T @ vector
+        return result
+
+    return scipy.sparse.linalg.LinearOperator(
+        sparse.shape, matvec=ahead, rmatvec=back, matmat=ahead, rmatmat=back, dtype=np.float64
+    )
 
 
 @own_errstate

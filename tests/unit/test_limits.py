@@ -10,7 +10,7 @@ import pytest
 import unlatch
 from unlatch import domains, learn_pomdp, simulate
 from unlatch.core.budget import Budget, Stopped, checkpoint, ending
-from unlatch.core.progress import report
+from unlatch.core.progress import listening, report
 from unlatch.learn.likelihood.forward_backward import expected_counts
 
 TIGER = simulate(domains.tiger(), 20_000, rng=0)
@@ -162,6 +162,24 @@ def test_the_gap_is_never_negative_and_the_best_is_returned(seconds):
 def test_a_limit_that_makes_no_sense(value):
     with pytest.raises(unlatch.errors.UsageError, match="time_limit is a positive number of seconds"):
         learn_pomdp(TIGER, time_limit=value)
+
+
+@pytest.mark.parametrize(
+    "stage", ["counting", "estimating", "factorizing", "diagonalizing", "choosing a basis inside cells"]
+)
+def test_every_spectral_stage_can_be_stopped(stage):
+    """Aliased states under noise: the choice of a basis inside their cells once took twenty seconds that no limit ended."""
+    log = simulate(domains.tmaze(), 20_000, rng=0)
+
+    def stop(heard, done, total):
+        if heard == stage:
+            raise Stopped
+
+    with listening(stop):
+        result = learn_pomdp(log, states=4, rng=0)
+    assert "no time left" in result.diagnostics["spectral_refused"].message
+    assert result.spectral is None
+    assert result.states == 4
 
 
 # --- interrupts --------------------------------------------------------------------------------------------

@@ -11,7 +11,9 @@ import numpy as np
 
 from unlatch import linalg
 from unlatch.arrays import Floats
+from unlatch.core.budget import checkpoint
 from unlatch.core.partition import Partition
+from unlatch.core.progress import report
 from unlatch.core.psr import PSR
 from unlatch.errors import NumericalError
 
@@ -31,6 +33,7 @@ def nonnegative_cells(psr: PSR, transform: Floats, partition: Partition, rng: np
     problem = Negativity(psr.transformed(transform), partition)
     best, best_cost = np.eye(partition.n_states), problem.cost(np.eye(partition.n_states))
     for attempt in range(_STARTS):
+        report("choosing a basis inside cells", attempt, _STARTS)
         start = problem.random_start(rng) if attempt else np.zeros(problem.size)
         solution = least_squares(problem.residuals, start, jac=problem.jacobian, max_nfev=200, **_PRECISION)
         mixing = problem.mixing(solution.x)
@@ -85,6 +88,7 @@ class Negativity:
         return inverse @ self._updates @ q, inverse
 
     def residuals(self, parameters: Floats) -> Floats:
+        checkpoint()
         q = self.mixing(parameters)
         moved = self._transformed(q)
         if moved is None:

@@ -10,6 +10,7 @@ import scipy.sparse
 
 from unlatch import linalg
 from unlatch.arrays import Floats
+from unlatch.core.budget import checkpoint
 from unlatch.core.checks import frozen
 from unlatch.core.diagnostics import Diagnostics
 from unlatch.core.progress import report
@@ -99,9 +100,7 @@ def factorize(
         )
     wanted = min((rank if rank is not None else max_rank) + 1, largest)
     weights = (hankel.history_weights, hankel.test_weights)
-    left, values, right = linalg.truncated_svd(
-        _scaled(hankel, hankel.matrix.data, *weights), wanted, generator
-    )
+    left, values, right = _decomposed(hankel, weights, wanted, generator)
     report("factorizing", 1, 2)
     if values[0] <= 0:
         raise NotLearnableError("the Hankel matrix is zero: no history was ever followed by a test")
@@ -116,7 +115,7 @@ def factorize(
         rank = _count_values(values, rank_tolerance, noise, max_rank)
     if scaling == "noise" and hankel.replicates:
         weights = (hankel.history_scales, hankel.test_scales)
-        left, _, right = linalg.truncated_svd(_scaled(hankel, hankel.matrix.data, *weights), rank, generator)
+        left, _, right = _decomposed(hankel, weights, rank, generator)
     left = left[:, :rank] * weights[0][:, None]
     right = right[:, :rank] * weights[1][:, None]
     if rotate:
@@ -133,6 +132,13 @@ def factorize(
         test_scales=frozen(weights[1]),
         diagnostics=_judge_gap(values, rank, noise),
     )
+
+
+def _decomposed(
+    hankel: HankelMatrix, scales: tuple[Floats, Floats], rank: int, rng: np.random.Generator
+) -> tuple[Floats, Floats, Floats]:
+    """The leading singular triplets of the scaled matrix."""
+    return linalg.truncated_svd(_scaled(hankel, hankel.matrix.data, *scales), rank, rng, on_step=checkpoint)
 
 
 def _check_options(rank: int | None, rank_tolerance: float | None, max_rank: int, scaling: str) -> None:
@@ -168,6 +174,7 @@ def _noise_level(hankel: HankelMatrix, rng: np.random.Generator) -> float:
     signs = np.repeat([1.0, -1.0], count // 2)
     levels = []
     for _ in range(_SPLITS):
+        checkpoint()
         weights = rng.permutation(signs) * (count - 1) / count
         data = sum(w * r.matrix.data for w, r in zip(weights, hankel.replicates, strict=True))
         matrix = _scaled(hankel, data, hankel.history_weights, hankel.test_weights)

@@ -6,6 +6,7 @@ import numpy as np
 
 from unlatch import linalg
 from unlatch.arrays import Floats
+from unlatch.core.budget import checkpoint
 from unlatch.core.psr import PSR
 from unlatch.errors import DataError
 from unlatch.learn.spectral.factorize import RankFactorization
@@ -27,6 +28,7 @@ def fit_psr(hankel: HankelMatrix, factorization: RankFactorization) -> PSR:
 
 
 def _solve(hankel: HankelMatrix, factors: RankFactorization, replicates: tuple[PSR, ...] = ()) -> PSR:
+    checkpoint()
     u, v = factors.left, factors.right
     n_actions, n_observations = len(hankel.action_names), len(hankel.observation_names)
     core = linalg.inverse(u.T @ (hankel.matrix @ v))  # (U^T H V)^-1 U^T is the pseudoinverse of A

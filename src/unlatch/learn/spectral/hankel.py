@@ -9,8 +9,10 @@ import numpy as np
 import scipy.sparse
 
 from unlatch.arrays import Floats, Ints
+from unlatch.core.budget import checkpoint
 from unlatch.core.checks import frozen
 from unlatch.core.diagnostics import Diagnostics
+from unlatch.core.progress import report
 from unlatch.errors import ResourceLimitError
 from unlatch.learn.significance import DOUBTFUL_SIGMAS
 from unlatch.learn.spectral.counting import SequenceCounts
@@ -129,6 +131,7 @@ def estimate_hankel(counts: SequenceCounts) -> HankelMatrix:
     extended = _Entries((counts.n_actions * counts.n_observations * n_rows, n_columns))
     for i, history in enumerate(histories):
         for j, test in enumerate(tests):
+            report("estimating", i * len(tests) + j, len(histories) * len(tests))
             window = counts.table(history.length + test.length)
             rows = history.rows_of(window.part(0, history.length)) + row_offsets[i]
             columns = test.rows_of(window.part(history.length, window.length)) + column_offsets[j]
@@ -144,7 +147,9 @@ def estimate_hankel(counts: SequenceCounts) -> HankelMatrix:
     history_floors = [_chance_floor(counts, table.length + counts.test_length) for table in histories]
     test_floors = [_chance_floor(counts, counts.history_length - 1 + table.length) for table in tests]
     matrices = plain.build(frequencies)
+    checkpoint()
     extensions = extended.build(frequencies)
+    checkpoint()
     shared: dict[str, Any] = {
         "histories": tuple(table.symbols() for table in histories),
         "tests": tuple(table.symbols() for table in tests),

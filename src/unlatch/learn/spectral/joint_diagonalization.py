@@ -14,6 +14,8 @@ import numpy as np
 
 from unlatch import linalg
 from unlatch.arrays import Complexes, Floats
+from unlatch.core.budget import checkpoint
+from unlatch.core.progress import report
 from unlatch.errors import NumericalError
 
 __all__ = ["JointBasis", "diagonals", "newton_refinement", "off_diagonal_residual", "random_basis"]
@@ -44,7 +46,8 @@ def random_basis(family: Floats, weights: Floats, draws: int, rng: np.random.Gen
     ``weights`` (m,) are inverse variances: noisier matrices count less in draws and residual.
     """
     best: JointBasis | None = None
-    for _ in range(draws):
+    for draw in range(draws):
+        report("diagonalizing", draw, draws)
         direction = rng.standard_normal(len(family))
         direction /= np.sqrt(direction @ direction)
         basis = _try_eigenbasis(np.einsum("k,kij->ij", direction * np.sqrt(weights), family))  # Eq. (16)
@@ -149,6 +152,7 @@ def newton_refinement(
     basis, residual = start, off_diagonal_residual(family, weights, start)
     best = basis, residual
     for _ in range(_NEWTON_STEPS):
+        checkpoint()
         rotated = _rotated(family, basis)
         d = np.einsum("kii->ki", rotated)
         gaps = d[:, None, :] - d[:, :, None]  # gaps[k, j, i] = d_ki - d_kj
