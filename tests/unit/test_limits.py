@@ -168,7 +168,7 @@ def test_a_limit_that_makes_no_sense(value):
     "stage", ["counting", "estimating", "factorizing", "diagonalizing", "choosing a basis inside cells"]
 )
 def test_every_spectral_stage_can_be_stopped(stage):
-    """Aliased states under noise: the choice of a basis inside their cells once took twenty seconds that no limit ended."""
+    """The choice of a basis inside cells of aliased states once took twenty seconds that no limit ended."""
     log = simulate(domains.tmaze(), 20_000, rng=0)
 
     def stop(heard, done, total):
