@@ -163,8 +163,8 @@ def learn_pomdp(
     max_states : int, optional
         The most states that the model may have; 40 by default.
     time_limit : float, optional
-        Seconds for the whole call; the best model found by then is returned, at worst one of a single state. Ctrl-C
-        does the same at any time.
+        Seconds for the whole call, kept to within a tenth and two seconds; the best model found by then is returned, at
+        worst one of a single state. Ctrl-C does the same at any time.
     emission : "departure" or "arrival"
         Whether the state left or the state reached shows the observation.
     refine : "auto" or None
