@@ -9,9 +9,11 @@ import pytest
 
 import unlatch
 from naive import blurred
+from sizes import sized
 from unlatch import domains, simulate
 from unlatch.compare.errors import observation_l1_all, transition_l1
 from unlatch.core.budget import Budget, Stopped
+from unlatch.core.progress import listening
 from unlatch.errors import UsageError
 from unlatch.learn.likelihood.bic import free_parameters, penalized_likelihood, structure_cost
 from unlatch.learn.likelihood.climb import Ascent, climb
@@ -62,15 +64,21 @@ def test_climb_keeps_zeros_and_rows() -> None:
 
 
 def test_climb_ends_with_its_budget() -> None:
-    likelihood = Likelihood.of(simulate(domains.noisy_hallway(), 50_000, rng=0), "departure")
+    likelihood = Likelihood.of(simulate(domains.noisy_hallway(), sized(20_000), rng=0), "departure")
     start = parameters_of(blurred(domains.noisy_hallway(), 0))
-    budget = Budget(0.05)
-    with budget.active():
+    budget, heard = Budget(), []
+
+    def interrupt_at_the_fifth(stage: str, done: float, total: float) -> None:
+        heard.append(done)
+        if len(heard) == 5:
+            budget.interrupt()
+
+    with budget.active(), listening(interrupt_at_the_fifth):
         ascent = climb(start, likelihood)
-    assert budget.stopped
+    assert len(heard) == 5
     assert not ascent.converged
     assert ascent.passes < climb(start, likelihood).passes
-    assert ascent.log_likelihood >= likelihood.counts(start).log_likelihood
+    assert ascent.log_likelihood > likelihood.counts(start).log_likelihood
     with budget.active(), pytest.raises(Stopped):
         climb(start, likelihood)  # nothing was seen, so there is nothing to return
 
