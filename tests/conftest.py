@@ -21,7 +21,7 @@ settings.register_profile("uncompiled", deadline=None, max_examples=5, derandomi
 settings.load_profile("uncompiled" if UNCOMPILED else "ci" if os.environ.get("CI") else "local")
 
 
-SECONDS = {"setup": 120, "call": 20}
+SECONDS = {"setup": 60, "call": 5}
 """Without the JIT a test that takes longer is left out. Its lines are counted as far as it came; that they are right is
 tested with the JIT."""
 

@@ -7,6 +7,8 @@ import pytest
 
 from unlatch import Trajectory, domains, learn_pomdp, simulate
 
+pytestmark = pytest.mark.compiled  # whole learnings, one after another
+
 
 def one_action(observations) -> Trajectory:
     return Trajectory(np.zeros(len(observations), dtype=int), np.asarray(observations, dtype=int))

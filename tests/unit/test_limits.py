@@ -13,6 +13,8 @@ from unlatch.core.budget import Budget, Stopped, checkpoint, ending
 from unlatch.core.progress import listening, report
 from unlatch.learn.likelihood.forward_backward import expected_counts
 
+pytestmark = pytest.mark.compiled  # whole learnings, one after another
+
 TIGER = simulate(domains.tiger(), 20_000, rng=0)
 
 
