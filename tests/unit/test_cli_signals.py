@@ -15,7 +15,10 @@ import unlatch
 from sizes import sized
 from unlatch.cli import run
 
-pytestmark = pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
+pytestmark = [
+    pytest.mark.compiled,  # of processes that learn and plan
+    pytest.mark.skipif(os.name == "nt", reason="POSIX signals"),
+]
 
 AT_IMPORT = """
 import importlib.abc, os, signal, sys
