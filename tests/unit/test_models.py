@@ -435,6 +435,7 @@ def nested(levels: int) -> Any:
     ],
     ids=["600 levels", "100000 levels", "digits", "keys", "lists"],
 )
+@pytest.mark.compiled
 def test_what_could_not_be_loaded_is_not_saved(path: Path, provenance: dict[str, Any]) -> None:
     with pytest.raises(DataError):
         save_model(path, SMALL, provenance=provenance)

@@ -189,6 +189,7 @@ def test_merged_weights_are_those_of_both_logs():
         count(first) + count(bare(second))
 
 
+@pytest.mark.compiled
 def test_weights_beyond_every_number():
     chances = np.full(1200, 0.5)
     chances[700] = 1e-200

@@ -107,6 +107,7 @@ def test_every_public_name_says_what_it_is(name):
 
 
 @pytest.mark.parametrize("module", ["unlatch", "unlatch.core.pomdp", "unlatch.core.psr"])
+@pytest.mark.compiled
 def test_examples_in_docstrings_are_true(module):
     found = doctest.testmod(importlib.import_module(module))
     assert found.attempted > 0

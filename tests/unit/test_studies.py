@@ -290,6 +290,7 @@ def test_tables_hold_ours_theirs_and_the_ratio() -> None:
 # --- the command -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.compiled
 def test_command_makes_a_figure_and_runs_nothing_twice(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
