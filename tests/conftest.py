@@ -25,7 +25,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # as in a shell's background job: the processes that tests interrupt would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-SECONDS = {"setup": 60, "call": 5}
+SECONDS = {"setup": 150, "call": 5}
 """Without the JIT a test that takes longer is left out. Its lines are counted as far as it came; that they are right is
 tested with the JIT."""
 

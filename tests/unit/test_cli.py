@@ -278,6 +278,7 @@ def test_names_are_data_not_markup(capfd: pytest.CaptureFixture[str], tmp_path: 
     assert "[bold]x" in out
 
 
+@pytest.mark.compiled
 def test_demo_writes_model_and_picture(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     code, out, _ = call(capfd, "demo", "--steps", str(sized(20_000)), "--out", str(tmp_path / "out"))
     assert code == 0
@@ -386,6 +387,7 @@ def test_model_file_is_plain_json(folder: Path) -> None:
     assert len(content["sha256"]) == 64
 
 
+@pytest.mark.compiled
 def test_plan_leaves_out_what_was_never_tried_unless_told_otherwise(
     capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -314,6 +314,7 @@ def test_a_picture_may_lie_under_any_path(
     assert "drew " in out
 
 
+@pytest.mark.compiled
 def test_demo_writes_into_a_folder_of_any_name(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
