@@ -416,3 +416,13 @@ def test_targets_are_checked_before_the_work_begins(
     got, _, err = call(capfd, *(a.format(m=model, l=log, f=tmp_path) for a in arguments))
     assert got == code, err
     assert (model.read_bytes(), log.read_bytes()) == before
+
+
+def test_an_interrupt_that_a_library_turns_into_an_import_error_stays_an_interrupt(monkeypatch, capfd):
+    def interrupted(*arguments, **options):
+        raise unlatch.errors.MissingDependencyError("matplotlib cannot be imported (initialization failed)")
+
+    monkeypatch.setattr("unlatch.cli.program.was_interrupted", lambda: True)
+    monkeypatch.setattr("unlatch.simulation.simulate", interrupted)
+    assert run(["simulate", "tiger", "--steps", "10", "-o", "unwritten.csv"]) == 130
+    assert capfd.readouterr().err == "interrupted\n"

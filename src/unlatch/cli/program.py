@@ -110,6 +110,9 @@ def _told(error: BaseException) -> int:
         return INTERRUPTED
     if isinstance(error, click.ClickException):
         return _told_usage(error)
+    if was_interrupted() and isinstance(error, ImportError):  # it fell into the loading of a library
+        say("interrupted")
+        return INTERRUPTED
     declared = _declared(error)
     if declared is not None:
         say(f"error: {declared}")
