@@ -171,3 +171,7 @@ class UnlatchWarning(UserWarning):
 
 class RepairWarning(UnlatchWarning):
     """Input was slightly off and has been repaired; the message says by how much."""
+
+
+class BeliefCollapseWarning(UnlatchWarning):
+    """Steps of a log were impossible under the model, and filtering went on; the message counts them."""

@@ -1,13 +1,14 @@
 """What a model says of a log, step by step: filtering, prediction, smoothing, the most likely path.
 
-Written for the triple (initial, updates, final), so that departure and arrival emission need no cases of their own.
-Every episode starts from ``initial``; kernels are called in chunks, so that Ctrl-C is answered soon.
+Written for the log as the model reads it (`Reading`), so that departure and arrival emission, endings and first
+observations need no cases of their own. Kernels are called in chunks, so that Ctrl-C is answered soon.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -15,18 +16,18 @@ from unlatch.arrays import Floats, Ints, own_errstate
 from unlatch.core.checks import frozen
 from unlatch.core.memory import require_memory
 from unlatch.core.progress import report
+from unlatch.core.reading import Reading
 from unlatch.core.trajectory import Trajectory
-from unlatch.errors import BeliefCollapseError, NumericalError, UsageError
-
-if TYPE_CHECKING:
-    from unlatch.core.psr import PSR
+from unlatch.errors import BeliefCollapseError, BeliefCollapseWarning, NumericalError, UsageError
 
 __all__ = [
+    "Impossible",
     "Moment",
-    "filter_log",
+    "checked_impossible",
+    "final_belief",
+    "log_likelihood",
     "most_likely_path",
     "predictions",
-    "refuse_collapse",
     "state_probabilities",
 ]
 
@@ -39,75 +40,172 @@ WORK_PER_CALL = 1 << 27
 _SHORTER = "cut the log into parts, each an episode or several"
 
 
-@own_errstate
-def filter_log(psr: PSR, log: Trajectory, first: int = 0) -> tuple[float, Floats, int]:
-    """Log-likelihood of the episodes from step ``first`` on, the belief at the end, and the steps done.
+Impossible = Literal["mix", "raise"]
+"""What follows a step that the model holds impossible: go on with what that step alone tells, or an error."""
 
-    Fewer steps done than the log has means that the next one is impossible under the belief returned.
-    """
+
+def checked_impossible(impossible: str) -> Impossible:
+    """``impossible`` if it names a choice, else a `UsageError`."""
+    if impossible not in get_args(Impossible):
+        raise UsageError(f"impossible must be 'mix' or 'raise', got {impossible!r}")
+    return impossible  # type: ignore[return-value]
+
+
+@own_errstate
+def log_likelihood(reading: Reading, log: Trajectory) -> float:
+    """Of all episodes, in nats; minus infinity if a step is impossible."""
     from unlatch.kernels.filtering import filter_steps
 
-    actions, observations = psr.encode(log)
-    total, belief = 0.0, psr.initial.copy()
-    for start, end in _episodes(log, first):
-        belief = psr.initial.copy()
-        for begin, stop in _chunks(start, end, psr.rank**2):
+    total = 0.0
+    for episode, (start, end) in enumerate(_episodes(log)):
+        which = reading.beginnings[episode]
+        total += float(reading.start_gains[which])
+        belief = reading.starts[which].copy()
+        for begin, stop in _chunks(start, end, reading.rank**2):
             gain, done = filter_steps(
-                psr.updates, psr.final, belief, actions[begin:stop], observations[begin:stop]
+                reading.updates,
+                reading.final,
+                belief,
+                reading.actions[begin:stop],
+                reading.events[begin:stop],
             )
-            total += gain
             if done < stop - begin:
-                return total, belief, begin + done
+                return -np.inf
+            total += gain
             report("filtering", stop, len(log))
-    return total, belief, len(log)
+    return total
 
 
 @own_errstate
-def predictions(psr: PSR, log: Trajectory) -> Floats:
-    """Probability of every observation at every step, given its action and all before; (steps, observations)."""
+def final_belief(reading: Reading, log: Trajectory, impossible: Impossible) -> Floats:
+    """The belief after the last episode of the log."""
+    from unlatch.kernels.filtering import filter_steps
+
+    if log.n_episodes == 0:
+        return frozen(reading.starts[0])
+    start = int(log.episode_starts[-1])
+    belief = _start(reading, log, -1, impossible)
+    collapses = _Collapses(log, impossible)
+    for begin, stop in _chunks(start, len(log), reading.rank**2):
+        while begin < stop:
+            _, done = filter_steps(
+                reading.updates,
+                reading.final,
+                belief,
+                reading.actions[begin:stop],
+                reading.events[begin:stop],
+            )
+            begin += done
+            if begin < stop:
+                collapses.note(begin, belief)
+                _after_the_impossible(reading, begin, belief)
+                begin += 1
+        report("filtering", stop, len(log))
+    collapses.tell()
+    return frozen(belief)
+
+
+@own_errstate
+def predictions(reading: Reading, log: Trajectory, shows: Floats, impossible: Impossible) -> Floats:
+    """Probability of every observation at every step, given its action and all before; (steps, observations).
+
+    ``shows[a, i, o]`` is the probability of ``o`` under ``a``, linear in the belief.
+    """
     from unlatch.kernels.filtering import predict_rows
 
-    actions, observations = psr.encode(log)
-    rows = _rows(log, psr.n_observations)
-    shows = np.ascontiguousarray(np.einsum("aoij,j->aio", psr.updates, psr.final))
-    work = psr.rank * (psr.rank + psr.n_observations)
-    for start, end in _episodes(log):
-        belief = psr.initial.copy()
+    rows = _rows(log, shows.shape[2])
+    collapses = _Collapses(log, impossible)
+    work = reading.rank * (reading.rank + shows.shape[2])
+    for episode, (start, end) in enumerate(_episodes(log)):
+        belief = _start(reading, log, episode, impossible)
         for begin, stop in _chunks(start, end, work):
-            done = predict_rows(
-                psr.updates,
-                psr.final,
-                shows,
-                belief,
-                actions[begin:stop],
-                observations[begin:stop],
-                rows[begin:stop],
-            )
-            refuse_collapse(log, belief, begin + done, stop)
+            while begin < stop:
+                begin += predict_rows(
+                    reading.updates,
+                    reading.final,
+                    shows,
+                    belief,
+                    reading.actions[begin:stop],
+                    reading.events[begin:stop],
+                    rows[begin:stop],
+                )
+                if begin < stop:
+                    collapses.note(begin, belief)
+                    _after_the_impossible(reading, begin, belief)
+                    begin += 1
             report("predicting", stop, len(log))
+    collapses.tell()
     return _handed_over(rows)
 
 
+class _Collapses:
+    """Counts the steps that a model held impossible, and says so once; or refuses the first."""
+
+    def __init__(self, log: Trajectory, impossible: Impossible) -> None:
+        self._log, self._impossible = log, impossible
+        self._count, self._first = 0, -1
+
+    def note(self, step: int, belief: Floats) -> None:
+        if self._impossible == "raise":
+            refuse_collapse(self._log, belief, step, len(self._log))
+        self._first = self._first if self._count else step
+        self._count += 1
+
+    def tell(self) -> None:
+        if self._count:
+            warnings.warn(
+                f"{self._count} steps of the log are impossible under the model, the first at step {self._first}; the "
+                "belief went on from what each of them alone tells. impossible='raise' makes it an error",
+                BeliefCollapseWarning,
+                stacklevel=5,
+            )
+
+
+def _after_the_impossible(reading: Reading, step: int, belief: Floats) -> None:
+    """What the step alone tells somebody who knew nothing; if it tells nothing, nothing is known."""
+    after = reading.anything @ reading.updates[reading.actions[step], reading.events[step]]
+    total = float(after @ reading.final)
+    belief[:] = after / total if total > 0 else reading.anything
+
+
+def _start(reading: Reading, log: Trajectory, episode: int, impossible: Impossible) -> Floats:
+    """The belief before an episode's first action."""
+    which = int(reading.beginnings[episode])
+    belief: Floats = reading.anything.copy()
+    if np.isfinite(reading.start_gains[which]):
+        belief[:] = reading.starts[which]
+    elif impossible == "raise":
+        assert log.first_observations is not None
+        name = log.first_observation_names[int(log.first_observations[episode])]
+        raise BeliefCollapseError(
+            f"episode {range(log.n_episodes)[episode]}: the first observation {name!r} is impossible under the model; "
+            "the log comes from another system, or the model lacks data",
+            step=int(log.episode_starts[episode]),
+            observation=name,
+        )
+    return belief
+
+
 @own_errstate
-def state_probabilities(psr: PSR, log: Trajectory, moment: Moment) -> Floats:
+def state_probabilities(reading: Reading, log: Trajectory, moment: Moment) -> Floats:
     """Distribution of a state at every step given its whole episode; of coordinates that are states."""
     from unlatch.kernels.filtering import forward_rows, smooth_rows
 
     reached = _is_reached(moment)
-    actions, observations = psr.encode(log)
-    rows = _rows(log, psr.rank)
-    for start, end in _episodes(log):
-        belief = psr.initial.copy()
-        chunks = list(_chunks(start, end, psr.rank**2))
+    actions, events, updates = reading.actions, reading.events, reading.updates
+    rows = _rows(log, reading.rank)
+    for episode, (start, end) in enumerate(_episodes(log)):
+        belief = _start(reading, log, episode, "raise")
+        chunks = list(_chunks(start, end, reading.rank**2))
         for begin, stop in chunks:
             part = slice(begin, stop)
-            done = forward_rows(psr.updates, belief, actions[part], observations[part], reached, rows[part])
+            done = forward_rows(updates, belief, actions[part], events[part], reached, rows[part])
             refuse_collapse(log, belief, begin + done, stop)
             report("smoothing", start + stop, 2 * len(log))  # of two passes
-        later = np.ones(psr.rank)
+        later = np.ones(reading.rank)
         for begin, stop in reversed(chunks):
             part = slice(begin, stop)
-            if not smooth_rows(psr.updates, later, actions[part], observations[part], reached, rows[part]):
+            if not smooth_rows(updates, later, actions[part], events[part], reached, rows[part]):
                 raise NumericalError(
                     f"steps {begin} to {stop}: the probabilities of states lost all digits; the log is next to "
                     "impossible under the model"
@@ -117,37 +215,47 @@ def state_probabilities(psr: PSR, log: Trajectory, moment: Moment) -> Floats:
 
 
 @own_errstate
-def most_likely_path(psr: PSR, log: Trajectory, moment: Moment) -> Ints:
+def most_likely_path(reading: Reading, log: Trajectory, moment: Moment) -> Ints:
     """The likeliest path of states of every episode (Viterbi); of coordinates that are states."""
     from unlatch.kernels.filtering import trace_back, viterbi_steps
 
     reached = _is_reached(moment)
-    actions, observations = psr.encode(log)
-    kind = np.min_scalar_type(psr.rank - 1)
+    kind = np.min_scalar_type(reading.rank - 1)
     longest = int((log.episode_ends - log.episode_starts).max(initial=0))
-    needed = longest * psr.rank * kind.itemsize + 8 * len(log) + 8 * psr.updates.size
+    needed = longest * reading.rank * kind.itemsize + 8 * len(log) + 8 * reading.updates.size
     require_memory(needed, f"the paths of {longest} steps", _SHORTER)
-    came_from = np.empty((longest, psr.rank), dtype=kind)
+    came_from = np.empty((longest, reading.rank), dtype=kind)
     path = np.empty(len(log), dtype=np.int64)
     with np.errstate(divide="ignore"):  # log 0 is minus infinity, as it should be
-        log_updates, log_initial = np.log(psr.updates), np.log(psr.initial)
-    for start, end in _episodes(log):
-        scores = log_initial.copy()
-        for begin, stop in _chunks(start, end, psr.rank**2):
+        log_updates = np.log(reading.updates)
+    for episode, (start, end) in enumerate(_episodes(log)):
+        with np.errstate(divide="ignore"):
+            scores = np.log(_start(reading, log, episode, "raise"))
+        for begin, stop in _chunks(start, end, reading.rank**2):
             possible = viterbi_steps(
                 log_updates,
                 scores,
-                actions[begin:stop],
-                observations[begin:stop],
+                reading.actions[begin:stop],
+                reading.events[begin:stop],
                 came_from[begin - start : stop - start],
             )
             if not possible:
-                _, belief, done = filter_log(psr, log, start)
-                refuse_collapse(log, belief, done, len(log))
+                _refuse_impossible(reading, log, episode, start, end)
             report("finding the path", stop, len(log))
         trace_back(came_from[: end - start], int(scores.argmax()), reached, path[start:end])
     path.setflags(write=False)
     return path
+
+
+def _refuse_impossible(reading: Reading, log: Trajectory, episode: int, start: int, end: int) -> None:
+    """Name the impossible step of an episode that has one."""
+    from unlatch.kernels.filtering import filter_steps
+
+    belief = _start(reading, log, episode, "raise")
+    _, done = filter_steps(
+        reading.updates, reading.final, belief, reading.actions[start:end], reading.events[start:end]
+    )
+    refuse_collapse(log, belief, start + done, end)
 
 
 def refuse_collapse(log: Trajectory, belief: Floats, done: int, wanted: int) -> None:
@@ -166,11 +274,9 @@ def refuse_collapse(log: Trajectory, belief: Floats, done: int, wanted: int) -> 
     )
 
 
-def _episodes(log: Trajectory, first: int = 0) -> Iterator[tuple[int, int]]:
-    """Beginning and end of the episodes that begin at step ``first`` or later."""
-    for start, end in zip(log.episode_starts.tolist(), log.episode_ends.tolist(), strict=True):
-        if start >= first:
-            yield start, end
+def _episodes(log: Trajectory) -> Iterator[tuple[int, int]]:
+    """Beginning and end of every episode."""
+    yield from zip(log.episode_starts.tolist(), log.episode_ends.tolist(), strict=True)
 
 
 def _chunks(start: int, end: int, work: int) -> Iterator[tuple[int, int]]:

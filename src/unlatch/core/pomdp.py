@@ -13,10 +13,20 @@ from numpy.typing import ArrayLike
 from unlatch.arrays import Floats, Ints, own_errstate
 from unlatch.core import html
 from unlatch.core.alphabet import checked_names
-from unlatch.core.checks import distributions, frozen
-from unlatch.core.inference import Moment, most_likely_path, state_probabilities
+from unlatch.core.checks import REPAIRABLE, distributions, finite_floats, frozen
+from unlatch.core.inference import (
+    Impossible,
+    Moment,
+    checked_impossible,
+    final_belief,
+    log_likelihood,
+    most_likely_path,
+    predictions,
+    state_probabilities,
+)
 from unlatch.core.memory import require_memory
 from unlatch.core.psr import PSR, same_alphabets, set_names
+from unlatch.core.reading import read_events
 from unlatch.core.trajectory import Trajectory
 from unlatch.errors import DataError, UsageError
 
@@ -51,6 +61,18 @@ class POMDP:
     untried_actions : tuple of str
         Names of the actions that the log never tried. Their rows are no more than placeholders, so planners leave
         these actions out unless told otherwise.
+    terminal : tuple of int
+        States in which nothing more happens: the episode is over when one is reached. Each leads to itself, and what it
+        shows afterwards is no more than a placeholder. An index or a name will do for a single one.
+    first_observations : array, shape (states, first observations), optional
+        ``first_observations[s, o]``: probability that ``o`` is shown before the first action if the episode starts
+        in ``s``.
+    first_observation_names : sequence of str, optional
+        By default the names of the observations.
+    reward_values : array, shape (rewards,), optional
+        Rewards that are paid beside the observation, by the state that an action leaves; increasing.
+    reward_probabilities : array, shape (actions, states, rewards), optional
+        How likely each of them is.
     """
 
     transitions: Floats
@@ -62,6 +84,11 @@ class POMDP:
     state_names: tuple[str, ...] = None  # type: ignore[assignment]
     symbol_rewards: Floats | None = None
     untried_actions: tuple[str, ...] = ()
+    terminal: tuple[int, ...] = ()
+    first_observations: Floats | None = None
+    first_observation_names: tuple[str, ...] = None  # type: ignore[assignment]
+    reward_values: Floats | None = None
+    reward_probabilities: Floats | None = None
 
     @own_errstate
     def __post_init__(self) -> None:
@@ -91,6 +118,46 @@ class POMDP:
         object.__setattr__(self, "state_names", checked_names("state_names", self.state_names, states))
         untried = _checked_untried(self.untried_actions, self.action_names)
         object.__setattr__(self, "untried_actions", untried)
+        object.__setattr__(self, "terminal", _checked_terminal(self))
+        self._set_first_observations()
+        self._set_rewards()
+
+    def _set_first_observations(self) -> None:
+        given: tuple[str, ...] | None = self.first_observation_names
+        if self.first_observations is None:
+            object.__setattr__(self, "first_observation_names", ())
+            return
+        rows = distributions("first_observations", self.first_observations, ndim=2)
+        own = self.observation_names if given is None else given
+        names = checked_names("first_observation_names", own, None)
+        if rows.shape != (self.n_states, len(names)):
+            raise DataError(
+                f"first_observations: shape {rows.shape} for {self.n_states} states and {len(names)} names of first "
+                "observations",
+                field="first_observations",
+            )
+        object.__setattr__(self, "first_observations", rows)
+        object.__setattr__(self, "first_observation_names", names)
+
+    def _set_rewards(self) -> None:
+        if (self.reward_values is None) != (self.reward_probabilities is None):
+            raise DataError("reward_values and reward_probabilities belong together; give both or neither")
+        if self.reward_values is None or self.reward_probabilities is None:
+            return
+        if self.symbol_rewards is not None:
+            raise DataError(
+                "rewards come with the symbols or beside them, not both: leave symbol_rewards out"
+            )
+        values = finite_floats("reward_values", self.reward_values, ndim=1)
+        rows = distributions("reward_probabilities", self.reward_probabilities, ndim=3)
+        if rows.shape != (self.n_actions, self.n_states, len(values)) or (np.diff(values) <= 0).any():
+            raise DataError(
+                f"reward_probabilities: shape {rows.shape} for {self.n_actions} actions, {self.n_states} states and "
+                f"{len(values)} rewards, which must increase",
+                field="reward_probabilities",
+            )
+        object.__setattr__(self, "reward_values", frozen(values))
+        object.__setattr__(self, "reward_probabilities", rows)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, POMDP):
@@ -103,15 +170,22 @@ class POMDP:
             and np.array_equal(self.initial, other.initial)
             and same_alphabets(self, other)
             and self.untried_actions == other.untried_actions
+            and self.terminal == other.terminal
+            and self.first_observation_names == other.first_observation_names
+            and all(
+                _same_arrays(getattr(self, name), getattr(other, name))
+                for name in ("first_observations", "reward_values", "reward_probabilities")
+            )
         )
 
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         untried = f", untried_actions={self.untried_actions!r}" if self.untried_actions else ""
+        terminal = f", terminal={self.terminal!r}" if self.terminal else ""
         return (
             f"POMDP({self.n_states} states, {self.n_actions} actions, {self.n_observations} observations, "
-            f"emission={self.emission!r}{untried})"
+            f"emission={self.emission!r}{untried}{terminal})"
         )
 
     def _repr_html_(self) -> str:
@@ -132,6 +206,12 @@ class POMDP:
     @property
     def n_states(self) -> int:
         return int(self.transitions.shape[1])
+
+    @cached_property
+    def going_on(self) -> Floats:
+        """The belief of somebody who knows nothing but that the episode goes on: uniform over the other states."""
+        live = ~np.isin(np.arange(self.n_states), self.terminal)
+        return frozen(live / live.sum())
 
     @property
     def n_actions(self) -> int:
@@ -169,23 +249,30 @@ class POMDP:
 
     def log_likelihood(self, log: Trajectory) -> float:
         """Log-probability of the observations given the actions, in nats; every episode starts from
-        ``initial``. Minus infinity if the log is impossible under the model."""
-        return self._psr.log_likelihood(log)
+        ``initial``. Minus infinity if the log is impossible under the model.
 
-    def belief(self, log: Trajectory) -> Floats:
-        """Distribution over states after the log (after its last episode, if it has several)."""
-        return self._psr.belief(log)
+        Endings, first observations and rewards beside observations count where model and log both know of them.
+        """
+        return log_likelihood(read_events(self, log), log)
+
+    def belief(self, log: Trajectory, *, impossible: Impossible = "mix") -> Floats:
+        """Distribution over states after the log (after its last episode, if it has several).
+
+        After an impossible step it goes on from what that step alone tells, and a `BeliefCollapseWarning` counts such
+        steps; with ``impossible="raise"`` a `BeliefCollapseError` names the first.
+        """
+        checked_impossible(impossible)
+        return final_belief(read_events(self, log), log, impossible)
 
     def predict(self, belief: ArrayLike) -> Floats:
         """Probability of every observation after every action, shape (actions, observations)."""
         return self._psr.predict(belief)
 
-    def predictions(self, log: Trajectory) -> Floats:
+    def predictions(self, log: Trajectory, *, impossible: Impossible = "mix") -> Floats:
         """Probability of every observation at every step of a log, given the step's action and everything before it
         in its episode; shape (steps, observations), in the order of ``observation_names``.
 
-        Raises `BeliefCollapseError` where an observation is impossible. The log-likelihood is the sum of the
-        logarithms of what was seen:
+        ``impossible`` as in `belief`. The log-likelihood is the sum of the logarithms of what was seen:
 
         >>> import numpy as np, unlatch
         >>> tiger = unlatch.domains.tiger()
@@ -194,7 +281,8 @@ class POMDP:
         >>> bool(np.isclose(np.log(seen).sum(), tiger.log_likelihood(log)))
         True
         """
-        return self._psr.predictions(log)
+        checked_impossible(impossible)
+        return predictions(read_events(self, log), log, self._psr.shows, impossible)
 
     def state_probabilities(self, log: Trajectory, *, moment: Moment = "left") -> Floats:
         """Distribution of the hidden state at every step, given everything seen in the step's episode, before and
@@ -212,7 +300,7 @@ class POMDP:
         >>> tiger.state_probabilities(heard).round(3).tolist()
         [[0.97, 0.03], [0.97, 0.03]]
         """
-        return state_probabilities(self._psr, log, moment)
+        return state_probabilities(read_events(self, log), log, moment)
 
     def most_likely_path(self, log: Trajectory, *, moment: Moment = "left") -> Ints:
         """The states of the likeliest path through every episode (Viterbi), as indices; shape (steps,).
@@ -230,7 +318,7 @@ class POMDP:
         >>> tiger.most_likely_path(heard).tolist()
         [0, 0]
         """
-        return most_likely_path(self._psr, log, moment)
+        return most_likely_path(read_events(self, log), log, moment)
 
     def encode(self, log: Trajectory) -> tuple[Ints, Ints]:
         """The log's codes in this model's alphabets, matched by name. Unknown symbols raise `DataError`."""
@@ -239,13 +327,17 @@ class POMDP:
     @cached_property
     @own_errstate
     def rewards(self) -> Floats | None:
-        """Expected reward of every action in every state, shape (actions, states), if symbols carry any."""
+        """Expected reward of every action in every state, shape (actions, states), if there are any; zero in
+        terminal states."""
+        going_on = self.going_on > 0
+        if self.reward_probabilities is not None and self.reward_values is not None:
+            return frozen(self.reward_probabilities @ self.reward_values * going_on)
         if self.symbol_rewards is None:
             return None
         shown = self.observations @ self.symbol_rewards
-        if self.emission == "departure":
-            return frozen(shown)
-        return frozen(np.einsum("ast,at->as", self.transitions, shown))
+        if self.emission == "arrival":
+            shown = np.einsum("ast,at->as", self.transitions, shown)
+        return frozen(shown * going_on)
 
     @own_errstate
     def stationary(self, policy: ArrayLike | None = None) -> Floats:
@@ -283,7 +375,57 @@ class POMDP:
             observations=self.observations[:, index],
             initial=self.initial[index],
             state_names=tuple(self.state_names[i] for i in index),
+            terminal=tuple(np.flatnonzero(np.isin(index, self.terminal)).tolist()),
+            first_observations=None if self.first_observations is None else self.first_observations[index],
+            reward_probabilities=(
+                None if self.reward_probabilities is None else self.reward_probabilities[:, index]
+            ),
         )
+
+
+def _same_arrays(one: Floats | None, other: Floats | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return np.array_equal(one, other)
+
+
+def _checked_terminal(pomdp: POMDP) -> tuple[int, ...]:
+    """The terminal states in increasing order: they lead to themselves, and no episode starts there."""
+    given: object = pomdp.terminal
+    if given is None:
+        return ()
+    listed = [given] if isinstance(given, int | str | np.integer) else given
+    if not isinstance(listed, Iterable):
+        raise DataError(f"terminal: expected states, got {given!r:.60}", field="terminal")
+    found = set()
+    for state in listed:
+        index = pomdp.state_names.index(state) if state in pomdp.state_names else state
+        if (
+            isinstance(index, bool)
+            or not isinstance(index, int | np.integer)
+            or not 0 <= index < pomdp.n_states
+        ):
+            raise DataError(
+                f"terminal: {state!r:.60} is no state of the model, which has {pomdp.n_states}",
+                field="terminal",
+            )
+        found.add(int(index))
+    terminal = sorted(found)
+    if len(terminal) == pomdp.n_states:
+        raise DataError("terminal: every state is; an episode needs one to begin in", field="terminal")
+    for state in terminal:
+        if (pomdp.transitions[:, state, state] < 1 - REPAIRABLE).any():
+            raise DataError(
+                f"terminal: nothing more happens in state {pomdp.state_names[state]!r}, so that every action must "
+                "leave it where it is",
+                field="terminal",
+            )
+        if pomdp.initial[state] > 0:
+            raise DataError(
+                f"terminal: an episode cannot start in state {pomdp.state_names[state]!r}, where it is over",
+                field="terminal",
+            )
+    return tuple(terminal)
 
 
 def _checked_untried(untried: object, names: tuple[str, ...]) -> tuple[str, ...]:

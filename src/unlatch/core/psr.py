@@ -15,7 +15,14 @@ from unlatch.arrays import Floats, Ints, own_errstate
 from unlatch.core import html
 from unlatch.core.alphabet import checked_names, translate
 from unlatch.core.checks import finite_floats, frozen
-from unlatch.core.inference import filter_log, predictions, refuse_collapse
+from unlatch.core.inference import (
+    Impossible,
+    checked_impossible,
+    final_belief,
+    log_likelihood,
+    predictions,
+)
+from unlatch.core.reading import plain_reading
 from unlatch.core.trajectory import Trajectory
 from unlatch.errors import DataError
 
@@ -148,25 +155,22 @@ class PSR:
     def log_likelihood(self, log: Trajectory) -> float:
         """Log-probability of the observations given the actions, in nats; every episode starts from
         ``initial``. Minus infinity if an observation has no positive probability."""
-        total, _, done = filter_log(self, log)
-        return total if done == len(log) else -np.inf
+        return log_likelihood(plain_reading(self, log), log)
 
-    def belief(self, log: Trajectory) -> Floats:
+    def belief(self, log: Trajectory, *, impossible: Impossible = "mix") -> Floats:
         """The predictive state after the log, or after its last episode if it has several.
 
-        Raises `BeliefCollapseError` where an observation has no positive probability.
+        After an observation without a positive probability it goes on from what that step alone tells, and a
+        `BeliefCollapseWarning` counts such steps; with ``impossible="raise"`` a `BeliefCollapseError` names the first.
         """
-        start = int(log.episode_starts[-1]) if log.n_episodes else 0
-        _, belief, done = filter_log(self, log, start)
-        refuse_collapse(log, belief, done, len(log))
-        return frozen(belief)
+        checked_impossible(impossible)
+        return final_belief(plain_reading(self, log), log, impossible)
 
-    def predictions(self, log: Trajectory) -> Floats:
+    def predictions(self, log: Trajectory, *, impossible: Impossible = "mix") -> Floats:
         """Probability of every observation at every step of a log, given the step's action and everything before it
         in its episode; shape (steps, observations), in the order of ``observation_names``.
 
-        For an estimated PSR the numbers may leave [0, 1]; they are returned as they are. Raises
-        `BeliefCollapseError` where an observation has no positive probability.
+        For an estimated PSR the numbers may leave [0, 1]; they are returned as they are. ``impossible`` as in `belief`.
 
         Examples
         --------
@@ -176,7 +180,13 @@ class PSR:
         >>> tiger.predictions(log).shape
         (100, 6)
         """
-        return predictions(self, log)
+        checked_impossible(impossible)
+        return predictions(plain_reading(self, log), log, self.shows, impossible)
+
+    @property
+    def shows(self) -> Floats:
+        """Probability of every observation under every action, linear in the belief: (actions, rank, observations)."""
+        return np.ascontiguousarray(np.einsum("aoij,j->aio", self.updates, self.final))
 
     def encode(self, log: Trajectory) -> tuple[Ints, Ints]:
         """The log's codes in this model's alphabets, matched by name. Unknown symbols raise `DataError`."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from unlatch.arrays import Floats, Ints
+from unlatch.arrays import Flags, Floats, Ints
 from unlatch.core import html
 from unlatch.core.alphabet import checked_names, refuse_continuous, sorted_names, text_items
 from unlatch.core.checks import as_array, finite_floats, frozen, same_length
@@ -44,6 +44,14 @@ class Trajectory:
     probabilities : array of float, shape (steps,), optional
         The probability with which each action was chosen, given all that had been seen, by whatever chose it.
         Needed where exploration depends on observations.
+    terminated : array of bool, shape (steps,), optional
+        True at a step that ended its episode for good: nothing more could have happened. The last step of an
+        episode that merely stops (a time limit, the end of the recording) is False. Without ``episode_starts`` an
+        episode starts after every such step. None if the log does not tell.
+    first_observations : array of int, shape (episodes,), optional
+        What was shown at the start of every episode, before its first action: codes of ``first_observation_names``.
+    first_observation_names : sequence of str, optional
+        By default the names of the observations.
     """
 
     actions: Ints
@@ -53,6 +61,9 @@ class Trajectory:
     rewards: Floats | None = None
     episode_starts: Ints = None  # type: ignore[assignment]
     probabilities: Floats | None = None
+    terminated: Flags | None = None
+    first_observations: Ints | None = None
+    first_observation_names: tuple[str, ...] = None  # type: ignore[assignment]
     diagnostics: Diagnostics = field(default_factory=Diagnostics)
 
     def __post_init__(self) -> None:
@@ -63,6 +74,7 @@ class Trajectory:
         notes = self.diagnostics
         if not isinstance(notes, Diagnostics):
             raise DataError(f"diagnostics: expected Diagnostics, got {type(notes).__name__}")
+        self._set_beginnings()
         for kind in ("action", "observation"):
             codes, names, notes = _coded(
                 f"{kind}s", getattr(self, f"{kind}s"), getattr(self, f"{kind}_names"), notes
@@ -70,13 +82,49 @@ class Trajectory:
             object.__setattr__(self, f"{kind}s", codes)
             object.__setattr__(self, f"{kind}_names", names)
         object.__setattr__(self, "diagnostics", notes)
+        first_names: object = self.first_observation_names
+        if first_names is None:
+            object.__setattr__(self, "first_observation_names", self.observation_names)
         if self.rewards is not None:
             rewards = finite_floats("rewards", self.rewards, ndim=1)
             same_length(actions=self.actions, rewards=rewards)
             object.__setattr__(self, "rewards", frozen(rewards))
-        object.__setattr__(self, "episode_starts", _checked_starts(self.episode_starts, len(self.actions)))
+        steps = len(self.actions)
+        if self.terminated is not None:
+            object.__setattr__(self, "terminated", _checked_flags(self.terminated, self.actions))
+            starts: object = self.episode_starts
+            if starts is None:
+                object.__setattr__(self, "episode_starts", _starts_after(self.terminated, steps))
+        object.__setattr__(self, "episode_starts", _checked_starts(self.episode_starts, steps))
+        if self.terminated is not None:
+            _refuse_steps_after_the_end(self.terminated, self.episode_starts)
+        if self.first_observations is not None and len(self.first_observations) != self.n_episodes:
+            raise DataError(
+                f"first_observations: {len(self.first_observations)} for {self.n_episodes} episodes; give one for each"
+            )
         if self.probabilities is not None:
             object.__setattr__(self, "probabilities", _checked_chances(self.probabilities, self.actions))
+
+    def _set_beginnings(self) -> None:
+        """First observations as codes; without names they count among the observations, which are renumbered alike."""
+        if self.first_observations is None:
+            return
+        own: Sequence[str] | None = self.first_observation_names
+        given: Sequence[str] | None = self.observation_names if own is None else own
+        if given is not None:
+            codes, names, _ = _coded("first_observations", self.first_observations, given, Diagnostics())
+            object.__setattr__(self, "first_observations", codes)
+            object.__setattr__(self, "first_observation_names", names)
+            return
+        codes, _, _ = _coded(
+            "first_observations", self.first_observations, None, Diagnostics(), renumber=False
+        )
+        steps, _, _ = _coded("observations", self.observations, None, Diagnostics(), renumber=False)
+        occurring = np.union1d(codes, steps)
+        refuse_continuous("observations", len(occurring), len(steps))
+        object.__setattr__(self, "first_observations", frozen(np.searchsorted(occurring, codes)))
+        object.__setattr__(self, "observations", np.searchsorted(occurring, steps))
+        object.__setattr__(self, "observation_names", tuple(str(code) for code in occurring.tolist()))
 
     @classmethod
     def from_symbols(
@@ -87,6 +135,8 @@ class Trajectory:
         rewards: ArrayLike | None = None,
         episode_starts: ArrayLike | None = None,
         probabilities: ArrayLike | None = None,
+        terminated: ArrayLike | None = None,
+        first_observations: Sequence[str] | None = None,
     ) -> Trajectory:
         """Build from text symbols; alphabets are what occurs, in sorted order.
 
@@ -99,7 +149,21 @@ class Trajectory:
             for kind, symbols in (("actions", actions), ("observations", observations))
         ]
         (a, a_names), (o, o_names) = coded
-        return cls(a, o, a_names, o_names, rewards, episode_starts, probabilities)  # type: ignore[arg-type]
+        first, first_names = None, None
+        if first_observations is not None:
+            first, first_names = _coded_symbols("first_observations", first_observations)
+        return cls(
+            a,
+            o,
+            a_names,
+            o_names,
+            rewards,  # type: ignore[arg-type]
+            episode_starts,  # type: ignore[arg-type]
+            probabilities,  # type: ignore[arg-type]
+            terminated,  # type: ignore[arg-type]
+            first,
+            first_names,  # type: ignore[arg-type]
+        )
 
     def __len__(self) -> int:
         return len(self.actions)
@@ -115,12 +179,22 @@ class Trajectory:
             and np.array_equal(self.episode_starts, other.episode_starts)
             and _same_numbers(self.rewards, other.rewards)
             and _same_numbers(self.probabilities, other.probabilities)
+            and _same_numbers(self.terminated, other.terminated)
+            and _same_numbers(self.first_observations, other.first_observations)
+            and (
+                self.first_observations is None
+                or self.first_observation_names == other.first_observation_names
+            )
         )
 
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         extras = [name for name in ("rewards", "probabilities") if getattr(self, name) is not None]
+        if self.terminated is not None:
+            extras.append(f"{int(self.terminated.sum())} endings")
+        if self.first_observations is not None:
+            extras.append("first observations")
         listing = ", ".join([f"{len(self.observation_names)} observations", *extras])
         return (
             f"Trajectory({len(self)} steps, {self.n_episodes} episodes, {len(self.action_names)} actions, "
@@ -170,7 +244,12 @@ class Trajectory:
         return self._slice(0, min(steps, len(self)))
 
     def _slice(self, start: int, stop: int) -> Trajectory:
+        """Steps from ``start``, the beginning of an episode, up to ``stop``."""
         inside = self.episode_starts[(self.episode_starts > start) & (self.episode_starts < stop)]
+        first = self.first_observations
+        if first is not None:
+            episode = int(np.searchsorted(self.episode_starts, start))
+            first = first[episode : episode + len(inside) + 1] if stop > start else first[:0]
         return Trajectory(
             actions=self.actions[start:stop],
             observations=self.observations[start:stop],
@@ -179,6 +258,9 @@ class Trajectory:
             rewards=None if self.rewards is None else self.rewards[start:stop],
             episode_starts=np.append(0, inside - start) if stop > start else np.zeros(0, np.int64),
             probabilities=None if self.probabilities is None else self.probabilities[start:stop],
+            terminated=None if self.terminated is None else self.terminated[start:stop],
+            first_observations=first,
+            first_observation_names=self.first_observation_names,
         )
 
     @cached_property
@@ -198,7 +280,8 @@ class Trajectory:
         """A log whose observation symbols settle the reward, as learning needs.
 
         Where they do already, the log itself. Otherwise every pair (observation, reward) that occurs
-        becomes a symbol of its own, named ``observation|reward``; ``always`` forces that naming.
+        becomes a symbol of its own, named ``observation|reward``; ``always`` forces that naming. First observations
+        come without a reward and keep their names.
         """
         if self.rewards is None or (self.symbol_rewards is not None and not always):
             return self
@@ -209,16 +292,7 @@ class Trajectory:
             f"{self.observation_names[pair // len(values)]}|{format_reward(values[pair % len(values)])}"
             for pair in pairs.tolist()
         ]
-        return Trajectory(
-            actions=self.actions,
-            observations=codes,
-            action_names=self.action_names,
-            observation_names=tuple(names),
-            rewards=self.rewards,
-            episode_starts=self.episode_starts,
-            probabilities=self.probabilities,
-            diagnostics=self.diagnostics,
-        )
+        return replace(self, observations=codes, observation_names=tuple(names))
 
 
 def format_reward(value: float) -> str:
@@ -226,7 +300,7 @@ def format_reward(value: float) -> str:
     return repr(float(value)).removesuffix(".0")
 
 
-def _same_numbers(one: Floats | None, other: Floats | None) -> bool:
+def _same_numbers(one: NDArray[Any] | None, other: NDArray[Any] | None) -> bool:
     if one is None or other is None:
         return one is other
     return np.array_equal(one, other)
@@ -258,7 +332,12 @@ def _coded_symbols(field_name: str, symbols: object) -> tuple[Ints, tuple[str, .
 
 
 def _coded(
-    field_name: str, value: ArrayLike, names: Sequence[str] | None, notes: Diagnostics
+    field_name: str,
+    value: ArrayLike,
+    names: Sequence[str] | None,
+    notes: Diagnostics,
+    *,
+    renumber: bool = True,
 ) -> tuple[Ints, tuple[str, ...], Diagnostics]:
     array = _without_objects(field_name, _sequence(field_name, value))
     if array.size == 0:
@@ -286,6 +365,8 @@ def _coded(
             place = int(np.argmax(codes))
             raise DataError(f"{field_name}[{place}] is {top - 1} but only {len(checked)} names are declared")
         return frozen(codes), checked, notes
+    if not renumber:
+        return frozen(codes), (), notes
     distinct = np.unique(codes)
     refuse_continuous(field_name, len(distinct), len(codes))
     if len(distinct) < top:
@@ -318,6 +399,38 @@ def _checked_starts(starts: ArrayLike | None, steps: int) -> Ints:
     if array[0] != 0 or (np.diff(array) <= 0).any() or array[-1] >= max(steps, 1):
         raise DataError(f"episode_starts must begin at 0, increase, and stay below the {steps} steps")
     return frozen(array)
+
+
+def _checked_flags(value: ArrayLike, actions: Ints) -> Flags:
+    """One flag a step: truth values, or the numbers 0 and 1."""
+    flags = as_array("terminated", value, "one flag per step")
+    if flags.ndim != 1:
+        raise DataError(f"terminated: expected one flag per step, got an array of shape {flags.shape}")
+    same_length(actions=actions, terminated=flags)
+    if flags.dtype.kind == "O" and all(
+        isinstance(item, bool | int | np.bool_ | np.integer) for item in flags
+    ):
+        flags = flags.astype(np.int64)
+    if flags.dtype.kind not in "biuf" or (flags.dtype.kind != "b" and not np.isin(flags, (0, 1)).all()):
+        raise DataError("terminated: expected True or False (or 1 or 0) for every step")
+    return frozen(flags.astype(bool))
+
+
+def _starts_after(terminated: Flags, steps: int) -> Ints:
+    """The steps that follow an ending, and the first."""
+    return np.append(0, np.flatnonzero(terminated[:-1]) + 1)[: max(steps, 0)]
+
+
+def _refuse_steps_after_the_end(terminated: Flags, starts: Ints) -> None:
+    goes_on = terminated[:-1].copy()
+    goes_on[starts[1:] - 1] = False
+    if goes_on.any():
+        step = int(np.argmax(goes_on))
+        raise DataError(
+            f"terminated[{step}] is set, but step {step + 1} belongs to the same episode; an ending is the last step "
+            "of its episode: correct episode_starts, or leave it out, and an episode starts after every ending",
+            step=step,
+        )
 
 
 def _checked_chances(value: ArrayLike, actions: Ints) -> Floats:
