@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -148,7 +149,7 @@ def test_counts_over_probabilities_are_the_gradient(states: int, emission: Emiss
         def likelihood(
             size: float, field: str = field, rows: np.ndarray = rows, direction: np.ndarray = direction
         ) -> float:
-            moved = parameters._replace(**{field: rows + size * direction})
+            moved = replace(parameters, **{field: rows + size * direction})
             return expected_counts(moved, steps, emission=emission).log_likelihood
 
         slope = (likelihood(1e-5) - likelihood(-1e-5)) / 2e-5

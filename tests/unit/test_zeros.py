@@ -34,7 +34,7 @@ def test_thrift_closes_what_is_hardly_used_and_keeps_what_is_needed() -> None:
     assert saved is not None
     counts = likelihood.counts(saved)  # possible: the way to the second symbol was opened again
     assert counts.log_likelihood > -40
-    assert any((rows == 0).any() for rows in saved[1:])
+    assert any((rows == 0).any() for rows in saved.blocks[1:])
     with Budget(1e-9).active(), pytest.raises(Stopped):
         thrifty(start, likelihood)
 

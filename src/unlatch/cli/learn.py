@@ -39,10 +39,10 @@ __all__ = ["learn", "print_result"]
 )
 @click.option(
     "--emission",
-    type=click.Choice(["departure", "arrival"]),
-    default="departure",
+    type=click.Choice(["auto", "departure", "arrival"]),
+    default="auto",
     show_default=True,
-    help="Which state shows the observation: the one left, or the one reached.",
+    help="Which state shows the observation: the one left, the one reached, or the one that explains the log better.",
 )
 @click.option("--rank", type=Whole(), help="Rank of the spectral stage; found from the log if not given.")
 @click.option(

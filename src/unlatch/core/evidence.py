@@ -1,9 +1,9 @@
-"""How sure the number of states is."""
+"""How sure the number of states is, and which of them shows the observation."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,12 @@ class Evidence:
         False if the search was cut short by a time limit or by Ctrl-C.
     fixed : bool
         True if the caller fixed the number of states.
+    emission : str
+        How the observation comes about in the chosen model: "departure", "arrival", or the latter with rewards by the
+        state left. Empty if unknown.
+    emission_scores : mapping of str to float
+        Nats relative to the chosen model, by emission, at the best number of states of each; only what was compared.
+        One that was given up early, with more states and still behind, has the score that it had then.
     """
 
     states: int
@@ -48,12 +54,20 @@ class Evidence:
     steps_to_settle: int | None
     complete: bool = True
     fixed: bool = False
+    emission: str = ""
+    emission_scores: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.gap >= 0:
             raise DataError(f"the gap of the evidence cannot be negative, got {self.gap}")
         if self.runner_up is not None and self.runner_up not in self.scores:
             raise DataError(f"evidence: the runner-up {self.runner_up} has no score")
+
+    @property
+    def emission_gap(self) -> float:
+        """How many nats the next best emission lies behind; infinite if no other was compared."""
+        others = [-score for name, score in self.emission_scores.items() if name != self.emission]
+        return max(min(others), 0.0) if others else np.inf
 
     def __str__(self) -> str:
         states = f"{self.states} state{'s' * (self.states != 1)}" + " as asked" * self.fixed
@@ -65,6 +79,8 @@ class Evidence:
             text = f"{states}; runner-up {self.runner_up}, {self.gap:.1f} nats behind on {self.steps} steps"
         if self.steps_to_settle:
             text += f"; about {self.steps_to_settle} more steps would settle it"
+        if np.isfinite(self.emission_gap):
+            text += f"; {self.emission} emission by {self.emission_gap:.1f} nats"
         return text if self.complete else text + "; the search was cut short"
 
     def _repr_html_(self) -> str:
@@ -77,6 +93,7 @@ class Evidence:
         values = asdict(self)
         values["scores"] = {str(count): float(score) for count, score in self.scores.items()}
         values["gap"] = float(self.gap) if np.isfinite(self.gap) else None
+        values["emission_scores"] = {name: float(score) for name, score in self.emission_scores.items()}
         return values
 
     @classmethod
@@ -93,6 +110,10 @@ class Evidence:
                 steps_to_settle=_optional("steps_to_settle", values["steps_to_settle"]),
                 complete=bool(values["complete"]),
                 fixed=bool(values["fixed"]),
+                emission=str(values.get("emission", "")),
+                emission_scores={
+                    str(name): float(score) for name, score in values.get("emission_scores", {}).items()
+                },
             )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise DataError(f"evidence: {type(error).__name__}: {error}") from None

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from unlatch.core.pomdp import POMDP
     from unlatch.core.psr import PSR
 
-__all__ = ["Reading", "plain_reading", "read_events"]
+__all__ = ["Reading", "plain_reading", "read_events", "reward_codes"]
 
 
 @dataclass(frozen=True, eq=False)

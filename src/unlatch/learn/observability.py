@@ -79,11 +79,18 @@ def cells_of(
 ) -> Partition:
     """The observability partition under the given full-rank actions.
 
-    ``visits`` (actions, states) says how often every row was seen; without, the model is exact.
+    ``visits`` (actions, states) says how often every row was seen; without, the model is exact. A state in which
+    nothing more happens is known by that, and has a cell of its own.
     """
     chosen = list(actions)
-    rows = pomdp.observations[chosen]
+    live = pomdp.going_on > 0
+    rows = pomdp.observations[chosen][:, live]
     if visits is None:
-        return same_rows(rows, tolerance=tolerance)
-    deviation = np.sqrt(rows * (1 - rows) / np.maximum(visits[chosen], 1.0)[:, :, None])
-    return same_rows(rows, np.hypot(deviation[:, :, None], deviation[:, None]), tolerance=tolerance)
+        cells = same_rows(rows, tolerance=tolerance)
+    else:
+        deviation = np.sqrt(rows * (1 - rows) / np.maximum(visits[chosen][:, live], 1.0)[:, :, None])
+        cells = same_rows(rows, np.hypot(deviation[:, :, None], deviation[:, None]), tolerance=tolerance)
+    labels = np.empty(pomdp.n_states, dtype=np.int64)
+    labels[live] = cells.labels
+    labels[~live] = cells.n_cells + np.arange(len(pomdp.terminal))
+    return Partition(labels)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from unlatch.core.arguments import checked_seconds, whole_number
-from unlatch.core.pomdp import Emission, checked_emission
+from unlatch.core.pomdp import Emission
 from unlatch.errors import UsageError
 from unlatch.learn.spectral.factorize import Scaling
 
@@ -26,7 +26,7 @@ class LearnOptions:
     states: int | None = None
     max_states: int | None = None
     time_limit: float | None = None
-    emission: Emission = "departure"
+    emission: Emission | Literal["auto"] = "auto"
     refine: Literal["auto"] | None = "auto"
     rank: int | None = None
     rank_tolerance: float | None = None
@@ -48,7 +48,7 @@ class LearnOptions:
         for name in ("max_rank", "draws"):
             whole_number(name, getattr(self, name), least=1)
         object.__setattr__(self, "time_limit", checked_seconds("time_limit", self.time_limit))
-        checked_emission(self.emission)
+        _one_of("emission", self.emission, ("auto", *get_args(Emission)))
         _one_of("refine", self.refine, ("auto", None))
         _one_of("rotation", self.rotation, ("cells", "dense"))
         _one_of("scaling", self.scaling, ("noise", "none"))
@@ -71,6 +71,11 @@ class LearnOptions:
             raise UsageError(
                 f"the spectral model has as many states as its rank: states={self.states} and rank={self.rank} disagree"
             )
+
+    @property
+    def emissions(self) -> tuple[Emission, ...]:
+        """Those that come into question."""
+        return get_args(Emission) if self.emission == "auto" else (self.emission,)
 
     @property
     def dense_rotation(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
@@ -23,6 +24,8 @@ from unlatch.errors import NotLearnableError, NumericalError, ResourceLimitError
 from unlatch.learn.examine.log import examine, refuse_deterministic_policy
 from unlatch.learn.examine.model import examine_model
 from unlatch.learn.identify.entries import NOTICEABLE, Undetermined, undetermined_entries
+from unlatch.learn.likelihood.objective import Hypothesis
+from unlatch.learn.likelihood.parameters import parameters_of
 from unlatch.learn.likelihood.refine import made_possible
 from unlatch.learn.likelihood.search import StateSearch
 from unlatch.learn.likelihood.select_states import Selection, select_states
@@ -134,7 +137,7 @@ def learn_pomdp(
     states: int | None = None,
     max_states: int | None = None,
     time_limit: float | None = None,
-    emission: Emission = "departure",
+    emission: Emission | Literal["auto"] = "auto",
     refine: Literal["auto"] | None = "auto",
     rank: int | None = None,
     rank_tolerance: float | None = None,
@@ -161,12 +164,14 @@ def learn_pomdp(
     states : int, optional
         Fixes the number of states, of the spectral model and of the search.
     max_states : int, optional
-        The most states that the model may have; 40 by default.
+        The most states that the model may have, those included in which nothing more happens; 40 by default.
     time_limit : float, optional
         Seconds for the whole call, kept to within a tenth and two seconds; the best model found by then is returned, at
         worst one of a single state. Ctrl-C does the same at any time.
-    emission : "departure" or "arrival"
-        Whether the state left or the state reached shows the observation.
+    emission : "auto", "departure" or "arrival"
+        Whether the state left or the state reached shows the observation. By default both are learned as far as it
+        takes to tell which explains the log better; ``result.evidence`` says by how much. Where the state reached shows
+        the observation, the reward may still be paid by the state left: that is tried too.
     refine : "auto" or None
         "auto" goes on from the spectral model, or from nothing where the spectral stages refuse: a search over the
         number of states by penalized likelihood, then maximum likelihood on the whole log. None returns the
@@ -195,9 +200,8 @@ def learn_pomdp(
     Raises
     ------
     NotLearnableError
-        If the log is too short, or if the spectral stages and the likelihood agree on a number of states of which
-        no action has a transition matrix of full rank: then nothing distinguishes the states. With ``states``
-        the most likely model comes back all the same. Also if the last observation settles the action.
+        If the log is too short, or if the last observation settles the action. With ``refine=None`` also where the
+        spectral stages have no answer.
 
     Examples
     --------
@@ -225,7 +229,8 @@ def learn_pomdp(
     )
     budget = Budget(options.time_limit)
     generator, seed = resolve_rng(rng)
-    log = checked_log(log).with_reward_symbols()
+    plain = checked_log(log)
+    log = plain.with_reward_symbols()
     refuse_deterministic_policy(log)
     spectral, refusal = _spectral(log, options, budget, generator)
     with budget.active():
@@ -235,17 +240,22 @@ def learn_pomdp(
             raise KeyboardInterrupt  # there is no other answer than the one that was interrupted
         result = _plain(spectral, refusal, log, options)
     else:
-        result = budget.insist(lambda: _refined(spectral, refusal, log, options, budget, generator))
+        hypotheses = _hypotheses(plain, log, spectral, options)
+        result = budget.insist(lambda: _refined(hypotheses, spectral, refusal, options, budget, generator))
     return replace(result, seed=seed, diagnostics=notes + result.diagnostics)
 
 
 # --- the spectral stages -------------------------------------------------------------------------------
 
 
+Spectral = Mapping[Emission, SpectralResult]
+"""What the spectral stages found, for every emission that comes into question."""
+
+
 def _spectral(
     log: Trajectory, options: LearnOptions, budget: Budget, rng: np.random.Generator
-) -> tuple[SpectralResult | None, UnlatchError | None]:
-    """What they found, and why they have no model, if they have none.
+) -> tuple[Spectral, UnlatchError | None]:
+    """What they found, and why they did not get that far, if they did not.
 
     Where likelihood goes on by itself it is no error that time or memory do not suffice; but it is one that the log is
     too short for any Hankel matrix.
@@ -253,12 +263,14 @@ def _spectral(
     share = (
         budget if options.refine is None else budget.share(_FOR_SPECTRAL_STAGES, least=_LEAST, most=_SHORT)
     )
-    found: SpectralResult | None = None
+    found: dict[Emission, SpectralResult] = {}
     refusal: UnlatchError | None = ResourceLimitError("there was no time left for them; allow more")
     with share.ending():
         try:
-            found = _recovered(*_factorized(log, options, rng), options, rng)
-            refusal = found.refusal
+            factors = _factorized(log, options, rng)
+            for emission in options.emissions:
+                found[emission] = _recovered(*factors, options, emission, rng)
+            refusal = None
         except ResourceLimitError as error:
             refusal = error
     return found, refusal
@@ -285,6 +297,7 @@ def _recovered(
     hankel: HankelMatrix,
     factorization: RankFactorization,
     options: LearnOptions,
+    emission: Emission,
     rng: np.random.Generator,
 ) -> SpectralResult:
     """From the factors to a model, or to the reason why there is none."""
@@ -294,7 +307,7 @@ def _recovered(
             factorization,
             min_singular_value=options.min_singular_value,
             observation_tolerance=options.observation_tolerance,
-            emission=options.emission,
+            emission=emission,
             draws=options.draws,
             newton=options.newton,
             cell_basis="none" if options.dense_rotation else "nonnegative",
@@ -312,15 +325,22 @@ def _recovered(
 
 
 def _plain(
-    spectral: SpectralResult | None, refusal: UnlatchError | None, log: Trajectory, options: LearnOptions
+    found: Spectral, refusal: UnlatchError | None, log: Trajectory, options: LearnOptions
 ) -> LearnResult:
-    """The spectral model as it is; without one the refusal is the answer."""
-    if refusal is not None:
+    """The spectral model as it is, of the emission under which the log is more likely; without one the refusal is the
+    answer."""
+    models = {}
+    for emission, spectral in found.items():
+        if spectral.pomdp is not None:
+            models[emission] = _possible(_marked(spectral.pomdp, log), log)
+        refusal = refusal or spectral.refusal
+    if not models:
+        assert refusal is not None
         raise refusal
-    assert spectral is not None
-    assert spectral.pomdp is not None
+    emission = max(models, key=lambda emission: models[emission][1])
+    pomdp, height, notes = models[emission]
+    spectral = found[emission]
     assert spectral.partition is not None
-    pomdp, height, notes = _possible(_marked(spectral.pomdp, log), log)
     return LearnResult(
         pomdp=pomdp,
         partition=spectral.partition,
@@ -332,7 +352,22 @@ def _plain(
         options=options,
         steps=len(log),
         episodes=log.n_episodes,
-        diagnostics=spectral.diagnostics + _untried_notes(log) + notes,
+        diagnostics=spectral.diagnostics + _untried_notes(log) + _left_out_notes(log) + notes,
+    )
+
+
+def _left_out_notes(log: Trajectory) -> Diagnostics:
+    """What a log tells that the spectral stages make nothing of."""
+    told = {
+        "endings": log.terminated is not None and bool(log.terminated.any()),
+        "first observations": log.first_observations is not None,
+    }
+    if not any(told.values()):
+        return Diagnostics()
+    listing = " and ".join(name for name, is_told in told.items() if is_told)
+    return Diagnostics().noting(
+        "left_out",
+        f"the spectral stages make nothing of {listing}: the model does not know them. refine='auto' learns them",
     )
 
 
@@ -353,29 +388,36 @@ def _possible(pomdp: POMDP, log: Trajectory) -> tuple[POMDP, float, Diagnostics]
 # --- likelihood ----------------------------------------------------------------------------------------
 
 
+def _hypotheses(
+    plain: Trajectory, log: Trajectory, spectral: Spectral, options: LearnOptions
+) -> list[Hypothesis]:
+    """How the log may have come about. ``log`` has pairs of observation and reward for symbols, ``plain`` has not."""
+    found = []
+    for emission in options.emissions:
+        known = spectral.get(emission)
+        starts = () if known is None or known.pomdp is None else (parameters_of(known.pomdp),)
+        found.append(Hypothesis(log, emission, starts=starts))
+    if log is not plain and "arrival" in options.emissions:
+        found.append(Hypothesis(plain, "arrival", rewards_apart=True))
+    return found
+
+
 def _refined(
-    spectral: SpectralResult | None,
+    hypotheses: list[Hypothesis],
+    found_spectral: Spectral,
     refusal: UnlatchError | None,
-    log: Trajectory,
     options: LearnOptions,
     budget: Budget,
     rng: np.random.Generator,
 ) -> LearnResult:
     """The result with the model that search and climb lead to."""
-    start = None if spectral is None else spectral.pomdp
     found = select_states(
-        log,
-        start=start,
-        states=options.states,
-        max_states=options.max_states,
-        emission=options.emission,
-        budget=budget,
-        rng=rng,
+        hypotheses, states=options.states, max_states=options.max_states, budget=budget, rng=rng
     )
+    log = found.search.hypothesis.log
+    spectral = found_spectral.get(found.pomdp.emission)
     pomdp = _marked(found.pomdp, log)
     actions, partition = budget.insist(lambda: _observability(pomdp, found, options))
-    if spectral is not None and options.states is None:
-        _refuse_if_agreed(spectral, found, actions)
     fit = Diagnostics().noting(
         "fit_not_examined", "there was no time to examine the fit; call examine_model(pomdp, log) by itself"
     )
@@ -397,7 +439,21 @@ def _refined(
         + _untried_notes(log)
         + found.diagnostics
         + _limit_notes(found, budget, options)
-        + fit,
+        + fit
+        + _neither_notes(found, fit),
+    )
+
+
+def _neither_notes(found: Selection, fit: Diagnostics) -> Diagnostics:
+    """That no emission fits, where more than one was tried to the end and the best does not."""
+    if all(note.name != "poor_fit" for note in fit) or not (
+        found.complete and len(found.evidence.emission_scores) > 1
+    ):
+        return Diagnostics()
+    return Diagnostics().noting(
+        "neither_emission_fits",
+        "neither the state left nor the state reached explains what is shown: it may belong to the move from one to "
+        "the other. Then a model needs more states than the system has; learn_psr predicts without any",
     )
 
 
@@ -410,18 +466,6 @@ def _observability(
     return actions, cells_of(pomdp, actions, shown, tolerance=options.observation_tolerance)
 
 
-def _refuse_if_agreed(spectral: SpectralResult, found: Selection, actions: tuple[int, ...]) -> None:
-    """Where likelihood finds the same number of states, and no full-rank action either, the refusal stands."""
-    refusal = spectral.refusal
-    if refusal is not None and found.complete and found.pomdp.n_states == spectral.rank and not actions:
-        raise NotLearnableError(
-            f"{refusal}. The most likely model has {spectral.rank} states and no action of full rank either; "
-            f"states={spectral.rank} returns it, with states that nothing distinguishes for certain",
-            singular_values=getattr(refusal, "singular_values", None),
-            thresholds=getattr(refusal, "thresholds", None),
-        ) from refusal
-
-
 def _spectral_notes(
     spectral: SpectralResult | None, refusal: UnlatchError | None, found: Selection
 ) -> Diagnostics:
@@ -429,33 +473,47 @@ def _spectral_notes(
     notes = Diagnostics()
     if spectral is not None:
         notes = Diagnostics(tuple(note for note in spectral.hankel.diagnostics if note.name in LOG_NOTES))
+    refusal = refusal if spectral is None else spectral.refusal
     if spectral is None or refusal is not None:
         return notes.noting(
             "spectral_refused", f"the spectral stages gave no model, only the likelihood did: {refusal}"
         )
-    if spectral.rank == found.pomdp.n_states or found.evidence.fixed:
+    states = found.pomdp.n_states - len(found.pomdp.terminal)  # the end has no future to predict
+    if spectral.rank == states or found.evidence.fixed:
         return notes
     if not found.search.complete:
         reason = "the search was cut short, so that neither is settled"
-    elif spectral.rank < found.pomdp.n_states:
+    elif spectral.rank < states:
         reason = "no further singular value of the Hankel matrix stands clear of its noise"
     else:
-        reason = f"the log does not pay for more than {found.pomdp.n_states}"
+        reason = f"the log does not pay for more than {states}"
     return notes.noting(
         "spectral_disagrees",
-        f"the spectral model has {spectral.rank} states, the likelihood prefers {found.pomdp.n_states}: {reason}",
+        f"the spectral model has {spectral.rank} states, the likelihood prefers {states}: {reason}",
         spectral=spectral.rank,
-        likelihood=found.pomdp.n_states,
+        likelihood=states,
     )
 
 
 def _marked(pomdp: POMDP, log: Trajectory) -> POMDP:
     """The model with the actions marked that the log never tried; nothing is known about them, so rows are uniform."""
     untried = [pomdp.action_names.index(name) for name in log.untried_actions]
+    if not untried:
+        return pomdp
     transitions, observations = pomdp.transitions.copy(), pomdp.observations.copy()
     transitions[untried], observations[untried] = 1 / pomdp.n_states, 1 / pomdp.n_observations
+    for state in pomdp.terminal:
+        transitions[:, state] = np.eye(pomdp.n_states)[state]
+    rewards = pomdp.reward_probabilities
+    if rewards is not None:
+        rewards = rewards.copy()
+        rewards[untried] = 1 / rewards.shape[2]
     return replace(
-        pomdp, transitions=transitions, observations=observations, untried_actions=log.untried_actions
+        pomdp,
+        transitions=transitions,
+        observations=observations,
+        reward_probabilities=rewards,
+        untried_actions=log.untried_actions,
     )
 
 

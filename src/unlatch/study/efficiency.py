@@ -7,7 +7,7 @@ maximum of the likelihood that is reached from the truth.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -190,7 +190,7 @@ def _from_likeliest_start(model: POMDP, log: Trajectory) -> Ascent:
     ascent = evaluated(parameters_of(model), likelihood)
     for _ in range(_ROUNDS):
         start = ascent.counts.initial / ascent.counts.initial.sum()
-        ascent = evaluated(ascent.parameters._replace(initial=start), likelihood)
+        ascent = evaluated(replace(ascent.parameters, initial=start), likelihood)
     return ascent
 
 

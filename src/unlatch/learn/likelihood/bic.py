@@ -31,7 +31,7 @@ def free_parameters(ascent: Ascent) -> int:
     """Numbers that the log had a say in: entries with expected uses, less one per row; and one for every state
     after the first, since a row without a free number still has to say where it leads."""
     total = ascent.n_states - 1
-    for rows in (ascent.counts.transitions, ascent.counts.observations):
+    for rows in ascent.counts.blocks[1:]:
         total += int(np.maximum(_used(rows) - 1, 0).sum())
     return total
 
@@ -44,9 +44,13 @@ def structure_cost(ascent: Ascent) -> float:
     After v visits of a row an entry that was never used may still have a probability of some 3 / v, so that few visits
     establish nothing, and many all: the price falls with the visits beyond `_ESTABLISHED`.
     """
-    symbols = (ascent.counts.observations.sum(axis=1) > 0).sum(axis=1)
-    states = np.full(len(symbols), ascent.n_states)
-    return _choices(ascent.counts.transitions, states) + _choices(ascent.counts.observations, symbols)
+    counts = ascent.counts
+    anywhere = np.full(len(counts.transitions), ascent.n_states)
+    first = None if counts.first is None else counts.first[None]
+    shown = [rows for rows in (counts.observations, first, counts.rewards) if rows is not None]
+    return _choices(counts.transitions, anywhere) + sum(
+        _choices(rows, (rows.sum(axis=1) > 0).sum(axis=1)) for rows in shown
+    )
 
 
 def _used(rows: Floats) -> Ints:

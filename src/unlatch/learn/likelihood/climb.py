@@ -62,7 +62,14 @@ class Ascent:
 
     @property
     def n_states(self) -> int:
-        return len(self.parameters.initial)
+        return self.parameters.n_states
+
+    @property
+    def visits(self) -> Floats:
+        """How often every state emitted; of a state in which nothing more happens, how often it was reached."""
+        reached = self.counts.transitions.sum(axis=(0, 1))
+        result: Floats = np.where(self.parameters.terminal, reached, self.counts.visits)
+        return result
 
 
 def evaluated(parameters: Parameters, likelihood: Likelihood) -> Ascent:

@@ -14,11 +14,9 @@ class SquareRoots:
     """The scaled square-root coordinates of the positive entries of a model."""
 
     def __init__(self, parameters: Parameters, counts: ExpectedCounts) -> None:
+        self.like = parameters
         self.masks: list[Flags] = [rows > 0 for rows in parameters]
-        self._scales = [
-            np.sqrt(np.maximum(rows.sum(axis=-1, keepdims=True), 1.0))
-            for rows in (counts.initial, counts.transitions, counts.observations)
-        ]
+        self._scales = [np.sqrt(np.maximum(rows.sum(axis=-1, keepdims=True), 1.0)) for rows in counts.blocks]
         self.start = self.coordinates(parameters)
 
     def coordinates(self, parameters: Parameters) -> Floats:
@@ -28,7 +26,7 @@ class SquareRoots:
         )
 
     def places(self) -> list[tuple[int, int]]:
-        """For every coordinate: which array (initial, transitions, observations) and its flat index there."""
+        """For every coordinate: which of the blocks and its flat index there."""
         return [(which, int(i)) for which, mask in enumerate(self.masks) for i in np.flatnonzero(mask)]
 
     def rows(self) -> list[Ints]:
@@ -53,14 +51,13 @@ class SquareRoots:
     def parameters(self, coordinates: Floats) -> Parameters:
         """The model at a point; all rows are distributions, whatever the point."""
         squares = [rows * rows for rows in self._roots(coordinates)]
-        return Parameters(*(rows / rows.sum(axis=-1, keepdims=True) for rows in squares))
+        return self.like.with_blocks(rows / rows.sum(axis=-1, keepdims=True) for rows in squares)
 
     def gradient(self, coordinates: Floats, counts: ExpectedCounts) -> Floats:
         """Of the log-likelihood; expected counts are all that it takes."""
         parts = []
-        expected = (counts.initial, counts.transitions, counts.observations)
         for roots, visits, mask, scale in zip(
-            self._roots(coordinates), expected, self.masks, self._scales, strict=True
+            self._roots(coordinates), counts.blocks, self.masks, self._scales, strict=True
         ):
             norms = (roots * roots).sum(axis=-1, keepdims=True)
             ratio = np.divide(visits, roots, out=np.zeros_like(roots), where=np.abs(roots) > 1e-100)

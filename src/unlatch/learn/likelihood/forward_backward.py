@@ -24,6 +24,7 @@ from unlatch.core.trajectory import Trajectory
 from unlatch.errors import BeliefCollapseError, NumericalError, ResourceLimitError
 from unlatch.learn.likelihood.parameters import (
     EncodedLog,
+    Endings,
     ExpectedCounts,
     Parameters,
     encoded_log,
@@ -86,43 +87,102 @@ def expected_counts(
         If an observation is impossible under the model and the steps before it.
     """
     if len(log) == 0:
-        nothing = Parameters(*(np.zeros_like(rows) for rows in parameters))
-        return ExpectedCounts(nothing.initial, nothing.transitions, nothing.observations, 0.0)
+        return _no_counts(parameters)
     totals = run_passes(
         _updates(parameters, log, emission),
         parameters.initial,
         log.symbols,
         log.begins,
         log.pair_counts,
-        departure=emission == "departure",
+        last_move_unseen=emission == "departure" and not log.tells_endings,
         block_length=block_length,
         threads=threads,
     )
+    return _by_probability(parameters, log, emission, totals)
+
+
+def _no_counts(parameters: Parameters) -> ExpectedCounts:
+    nothing = parameters.with_blocks(np.zeros_like(rows) for rows in parameters)
+    return ExpectedCounts(
+        initial=nothing.initial,
+        transitions=nothing.transitions,
+        observations=nothing.observations,
+        log_likelihood=0.0,
+        first=nothing.first,
+        rewards=nothing.rewards,
+    )
+
+
+def _by_probability(
+    parameters: Parameters, log: EncodedLog, emission: Emission, totals: Totals
+) -> ExpectedCounts:
+    """What every symbol used, added up by the probabilities that it used."""
+    steps = log.is_step
+    actions, joint = log.pair_actions[steps], totals.joint[steps]
+    left = joint.sum(axis=2) + totals.last[steps]
+    emitted = left if emission == "departure" else joint.sum(axis=1)
     transitions = np.zeros_like(parameters.transitions)
-    np.add.at(transitions, log.pair_actions, totals.joint)
-    observations = np.zeros_like(parameters.observations)
-    emitted = totals.joint.sum(axis=2) + totals.last if emission == "departure" else totals.joint.sum(axis=1)
-    observations[log.pair_actions, :, log.pair_observations] = emitted
-    return ExpectedCounts(totals.first, transitions, observations, totals.log_likelihood)
+    np.add.at(transitions, actions, joint)
+    observations = _tallied(parameters.observations, actions, log.pair_observations[steps], emitted)
+    first, rewards = None, None
+    if parameters.first is not None:
+        first = np.zeros_like(parameters.first)
+        shown = np.diagonal(totals.joint[~steps], axis1=1, axis2=2) + totals.last[~steps]
+        first[:, log.pair_observations[~steps]] = shown.T
+    if parameters.rewards is not None:
+        rewards = np.zeros_like(parameters.rewards)
+        if len(log.reward_values):
+            rewards = _tallied(rewards, actions, log.pair_rewards[steps], left)
+    return ExpectedCounts(
+        initial=totals.first,
+        transitions=transitions,
+        observations=observations,
+        log_likelihood=totals.log_likelihood,
+        first=first,
+        rewards=rewards,
+    )
+
+
+def _tallied(like: Floats, actions: Ints, outcomes: Ints, uses: Floats) -> Floats:
+    """``uses`` (symbols, states) added up by action and outcome, shaped as ``like`` (actions, states, outcomes)."""
+    table = np.zeros((like.shape[0], like.shape[2], like.shape[1]))
+    np.add.at(table, (actions, outcomes), uses)
+    return np.ascontiguousarray(table.transpose(0, 2, 1))
 
 
 def _updates(parameters: Parameters, log: EncodedLog, emission: Emission) -> Floats:
-    """Joint probability of showing and moving, for every symbol of the log: (symbols, states, states)."""
-    size = len(log.pair_actions) * len(parameters.initial) ** 2
+    """Joint probability of all that a symbol shows and of the move, for every symbol of the log: (symbols, n, n)."""
+    size = len(log.pair_actions) * parameters.n_states**2
     if size > _MAX_OPERATORS:
         raise ResourceLimitError(
-            f"{len(log.pair_actions)} pairs of action and observation with {len(parameters.initial)} states "
+            f"{len(log.pair_actions)} pairs of action and observation with {parameters.n_states} states "
             f"need {size} numbers, at most {_MAX_OPERATORS} are allowed; use fewer states or merge symbols"
         )
-    moves = parameters.transitions[log.pair_actions]
-    shown = parameters.observations[log.pair_actions, :, log.pair_observations]
-    result: Floats = moves * (shown[:, :, None] if emission == "departure" else shown[:, None, :])
-    return result
+    steps = log.is_step
+    actions = log.pair_actions[steps]
+    shown = parameters.observations[actions, :, log.pair_observations[steps]]
+    moves = parameters.transitions[actions]
+    moves = moves * (shown[:, :, None] if emission == "departure" else shown[:, None, :])
+    if parameters.rewards is not None and len(log.reward_values):
+        moves *= parameters.rewards[actions, :, log.pair_rewards[steps]][:, :, None]
+    if log.tells_endings:
+        ends = log.pair_endings[steps] == Endings.ENDS
+        moves *= (ends[:, None] == parameters.terminal)[:, None, :]
+    if steps.all():
+        return moves
+    updates = np.zeros((len(steps), parameters.n_states, parameters.n_states))
+    updates[steps] = moves
+    if parameters.first is not None:
+        states = np.arange(parameters.n_states)
+        before = np.flatnonzero(~steps)
+        updates[before[:, None], states, states] = parameters.first[:, log.pair_observations[before]].T
+    return updates
 
 
 class Totals(NamedTuple):
     """Sums over a log: ``joint`` (symbols, n, n) of expected moves, ``last`` (symbols, n) of the states left
-    at the ends of episodes (departure only), ``first`` (n,) of the states that episodes begin in."""
+    at the ends of episodes where nothing tells of the move (else zero), ``first`` (n,) of the states that episodes
+    begin in."""
 
     joint: Floats
     last: Floats
@@ -139,7 +199,7 @@ class _Work:
     back: Any  # Operators
     initial: Floats
     steps: Any  # Steps
-    departure: bool
+    last_move_unseen: bool
     length: int
     checkpoints: Floats
     step_cost: float  # in dense multiplications
@@ -169,12 +229,15 @@ def run_passes(
     begins: NDArray[np.bool_],
     frequencies: Ints,
     *,
-    departure: bool,
+    last_move_unseen: bool,
     block_length: int | None = None,
     threads: int | None = None,
 ) -> Totals:
-    """Expected moves for every symbol, given its matrix ``updates[symbol]`` (symbols, states, states)."""
-    work = _prepared(updates, initial, symbols, begins, frequencies, departure, block_length)
+    """Expected moves for every symbol, given its matrix ``updates[symbol]`` (symbols, states, states).
+
+    ``last_move_unseen`` says that nothing observed depends on the move of an episode's last step.
+    """
+    work = _prepared(updates, initial, symbols, begins, frequencies, last_move_unseen, block_length)
     lower, upper = _empty_sums(work), _empty_sums(work)
     message = np.ones((2, work.n))
     if _use_threads(work, threads):
@@ -197,7 +260,7 @@ def _prepared(
     symbols: NDArray[np.uint32],
     begins: NDArray[np.bool_],
     frequencies: Ints,
-    departure: bool,
+    last_move_unseen: bool,
     block_length: int | None,
 ) -> _Work:
     from unlatch.kernels import em, em_small
@@ -213,7 +276,7 @@ def _prepared(
         back=operators(updates.transpose(0, 2, 1), n),
         initial=_padded(initial, (n,)),
         steps=em.Steps(symbols, begins),
-        departure=departure,
+        last_move_unseen=last_move_unseen,
         length=length,
         checkpoints=np.empty((-(-len(symbols) // length), n)),
         step_cost=_STEP_COST + min(sparse_cost, n**2),
@@ -296,7 +359,7 @@ def _count(work: _Work, message: Floats, first: int, last: int, sums: Any) -> It
             work.initial,
             ones,
             work.steps,
-            work.departure,
+            work.last_move_unseen,
             work.length,
             begin,
             end,

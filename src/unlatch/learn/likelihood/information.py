@@ -56,4 +56,4 @@ def row_variances(roots: SquareRoots, information: Floats) -> Parameters:
     arrays = [np.zeros(mask.shape) for mask in roots.masks]
     for (which, index), variance in zip(roots.places(), variances, strict=True):
         arrays[which].flat[index] = max(variance, 0.0)
-    return Parameters(*arrays)
+    return roots.like.with_blocks(arrays)

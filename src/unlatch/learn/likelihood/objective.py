@@ -9,7 +9,7 @@ from unlatch.core.trajectory import Trajectory
 from unlatch.learn.likelihood.forward_backward import expected_counts
 from unlatch.learn.likelihood.parameters import EncodedLog, ExpectedCounts, Parameters, encoded_log
 
-__all__ = ["Likelihood"]
+__all__ = ["Hypothesis", "Likelihood"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,13 +23,15 @@ class Likelihood:
     emission: Emission
 
     @classmethod
-    def of(cls, log: Trajectory, emission: Emission, model: POMDP | None = None) -> Likelihood:
-        """Of a log in its own alphabets, or in those of ``model``."""
-        return cls(encoded_log(log, model), emission)
+    def of(
+        cls, log: Trajectory, emission: Emission, model: POMDP | None = None, *, rewards_apart: bool = False
+    ) -> Likelihood:
+        """Of a log in its own alphabets, or in those of ``model``; see `encoded_log`."""
+        return cls(encoded_log(log, model, rewards_apart=rewards_apart), emission)
 
     @property
     def steps(self) -> int:
-        return len(self.log)
+        return self.log.steps
 
     def counts(self, parameters: Parameters) -> ExpectedCounts:
         """Expected counts and log-likelihood, in one pass forth and back.
@@ -44,3 +46,32 @@ class Likelihood:
             At the end of the active budget.
         """
         return expected_counts(parameters, self.log, emission=self.emission)
+
+
+@dataclass(frozen=True, eq=False)
+class Hypothesis:
+    """How a log is taken to have come about: which state shows the observation, and where rewards come from.
+
+    Attributes
+    ----------
+    log : Trajectory
+        Its symbols are pairs with rewards, unless these are kept apart.
+    emission : "departure" or "arrival"
+    rewards_apart : bool
+        Whether the state left pays the reward, beside the observation.
+    starts : tuple of Parameters
+        Models to begin from.
+    """
+
+    log: Trajectory
+    emission: Emission
+    rewards_apart: bool = False
+    starts: tuple[Parameters, ...] = ()
+
+    def likelihood(self, steps: int | None = None) -> Likelihood:
+        """Of the whole log, or of its first steps."""
+        part = self.log if steps is None else self.log.head(steps)
+        return Likelihood.of(part, self.emission, rewards_apart=self.rewards_apart)
+
+    def __str__(self) -> str:
+        return f"{self.emission}{' with rewards by the state left' * self.rewards_apart}"

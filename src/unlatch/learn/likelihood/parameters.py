@@ -8,18 +8,31 @@ are two, with the same bits on one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from unlatch.arrays import Floats, Ints
+from unlatch.arrays import Flags, Floats, Ints
+from unlatch.core.alphabet import translate
 from unlatch.core.checks import frozen
 from unlatch.core.pomdp import POMDP
+from unlatch.core.reading import reward_codes
 from unlatch.core.trajectory import Trajectory
 
-__all__ = ["EncodedLog", "ExpectedCounts", "Parameters", "encoded_log", "maximization", "parameters_of"]
+__all__ = [
+    "EncodedLog",
+    "Endings",
+    "ExpectedCounts",
+    "Parameters",
+    "encoded_log",
+    "maximization",
+    "parameters_of",
+]
 
 MAX_TABLE = 1 << 22
 """Pairs up to which a table of all is quicker than sorting those that occur."""
@@ -31,39 +44,108 @@ _NEGLIGIBLE = 1e-100
 """A probability below is set to zero: it can no longer matter, and denormal numbers are slow."""
 
 
-class Parameters(NamedTuple):
-    """The numbers of a POMDP, free to move: initial (S,), transitions (A, S, S), observations (A, S, O)."""
+@dataclass(frozen=True, eq=False)
+class Parameters:
+    """The numbers of a POMDP, free to move.
+
+    Attributes
+    ----------
+    initial : array, shape (states,)
+    transitions : array, shape (actions, states, states)
+    observations : array, shape (actions, states, observations)
+    first : array, shape (states, first observations), or None
+        What is shown before the first action.
+    rewards : array, shape (actions, states, rewards), or None
+        What is paid beside the observation by the state left.
+    terminal : array of bool, shape (states,)
+        The states in which nothing more happens; by default none. They are no numbers, but what these are numbers of.
+    """
 
     initial: Floats
     transitions: Floats
     observations: Floats
+    first: Floats | None = None
+    rewards: Floats | None = None
+    terminal: Flags = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        given: object = self.terminal
+        if given is None:
+            object.__setattr__(self, "terminal", np.zeros(len(self.initial), dtype=bool))
+
+    @property
+    def n_states(self) -> int:
+        return len(self.initial)
+
+    @property
+    def blocks(self) -> tuple[Floats, ...]:
+        """The arrays that there are, in the order of the fields; the last axis of each is a distribution."""
+        return _present(self)
+
+    def __iter__(self) -> Iterator[Floats]:
+        return iter(self.blocks)
+
+    def with_blocks(self, blocks: Iterable[Floats]) -> Parameters:
+        """The same model with other numbers, in the order of `blocks`."""
+        names = [name for name in BLOCKS if getattr(self, name) is not None]
+        numbers: dict[str, Any] = dict(zip(names, blocks, strict=True))
+        return replace(self, **numbers)
+
+
+BLOCKS = ("initial", "transitions", "observations", "first", "rewards")
+"""Fields of `Parameters` and `ExpectedCounts` whose last axis is a distribution, or its expected uses."""
+
+
+def _present(holder: object) -> tuple[Floats, ...]:
+    return tuple(rows for name in BLOCKS if (rows := getattr(holder, name)) is not None)
+
+
+class Endings(IntEnum):
+    """What a step of an encoded log tells of its episode's end."""
+
+    UNTOLD = -1
+    GOES_ON = 0
+    ENDS = 1
 
 
 @dataclass(frozen=True, eq=False)
 class EncodedLog:
-    """A log prepared for many passes: one symbol per step for its pair (action, observation).
+    """A log prepared for many passes: one symbol per event.
+
+    An event is a step, told by its action, its observation, its reward if rewards are kept apart, and whether it ended
+    the episode if the log tells; or what an episode showed before its first step.
 
     Attributes
     ----------
-    symbols : array of uint32, shape (steps,)
-    begins : array of bool, shape (steps,)
-        True at the first step of every episode.
-    pair_actions, pair_observations : array of int, shape (symbols,)
-        What every symbol stands for; only pairs that occur have one.
+    symbols : array of uint32, shape (events,)
+    begins : array of bool, shape (events,)
+        True at the first event of every episode.
+    pair_actions, pair_observations, pair_rewards, pair_endings : array of int, shape (symbols,)
+        What every symbol stands for; only those that occur have one. The action is -1 for what is shown before the
+        first step, the reward -1 where it is not kept apart, the ending one of `Endings`.
     pair_counts : array of int, shape (symbols,)
-    action_names, observation_names : tuple of str
+    steps : int
+    action_names, observation_names, first_names : tuple of str
         The alphabets that the codes refer to.
+    reward_values : array
+        The rewards that are kept apart; none if they are not.
     """
 
     symbols: NDArray[np.uint32]
     begins: NDArray[np.bool_]
     pair_actions: Ints
     pair_observations: Ints
+    pair_rewards: Ints
+    pair_endings: Ints
     pair_counts: Ints
+    steps: int
     action_names: tuple[str, ...]
     observation_names: tuple[str, ...]
+    first_names: tuple[str, ...]
+    reward_values: Floats
 
     def __len__(self) -> int:
+        """Events to pass over."""
         return len(self.symbols)
 
     @property
@@ -80,11 +162,46 @@ class EncodedLog:
         tried = self.seen.sum(axis=1) > 0
         return tuple(name for name, used in zip(self.action_names, tried, strict=True) if not used)
 
-    @property
+    @cached_property
+    def is_step(self) -> Flags:
+        """Which symbols are steps, and not what came before the first."""
+        return frozen(self.pair_actions >= 0)
+
+    @cached_property
+    def tells_endings(self) -> bool:
+        return bool((self.pair_endings[self.is_step] != Endings.UNTOLD).any())
+
+    @cached_property
+    def last_seen(self) -> Ints:
+        """How often every observation came with the end of an episode, shape (actions, observations)."""
+        return self._tally(self.pair_endings == Endings.ENDS)
+
+    @cached_property
     def seen(self) -> Ints:
         """How often every observation followed every action, shape (actions, observations)."""
+        return self._tally(np.ones(len(self.pair_actions), dtype=bool))
+
+    def _tally(self, which: Flags) -> Ints:
         table = np.zeros((self.n_actions, self.n_observations), dtype=np.int64)
-        table[self.pair_actions, self.pair_observations] = self.pair_counts
+        chosen = self.is_step & which
+        np.add.at(
+            table, (self.pair_actions[chosen], self.pair_observations[chosen]), self.pair_counts[chosen]
+        )
+        return table
+
+    @cached_property
+    def paid(self) -> Ints:
+        """How often every reward followed every action, shape (actions, rewards)."""
+        table = np.zeros((self.n_actions, len(self.reward_values)), dtype=np.int64)
+        chosen = self.pair_rewards >= 0
+        np.add.at(table, (self.pair_actions[chosen], self.pair_rewards[chosen]), self.pair_counts[chosen])
+        return table
+
+    @cached_property
+    def first_seen(self) -> Ints:
+        """How often every first observation was shown."""
+        table = np.zeros(len(self.first_names), dtype=np.int64)
+        np.add.at(table, self.pair_observations[~self.is_step], self.pair_counts[~self.is_step])
         return table
 
 
@@ -97,18 +214,34 @@ class ExpectedCounts:
     initial : array, shape (states,)
         Episodes that began in each state.
     transitions : array, shape (actions, states, states)
-        With departure emission the transition after an episode's last step is not counted: nothing was
-        observed that depends on it.
+        With departure emission the transition after an episode's last step is not counted unless the log tells
+        endings: nothing was observed that depends on it.
     observations : array, shape (actions, states, observations)
         By the state that emits: the one left (departure) or the one reached (arrival).
     log_likelihood : float
         Of the log under the model, in nats.
+    first : array, shape (states, first observations), or None
+    rewards : array, shape (actions, states, rewards), or None
+        By the state left.
     """
 
     initial: Floats
     transitions: Floats
     observations: Floats
     log_likelihood: float
+    first: Floats | None = None
+    rewards: Floats | None = None
+
+    @property
+    def blocks(self) -> tuple[Floats, ...]:
+        """The arrays that there are, in the order of those of `Parameters`."""
+        return _present(self)
+
+    @property
+    def visits(self) -> Floats:
+        """How often every state emitted, shape (states,)."""
+        shown: Floats = self.observations.sum(axis=(0, 2))
+        return shown
 
     def reordered(self, order: Ints) -> ExpectedCounts:
         """The same with new state ``i`` being the old state ``order[i]``."""
@@ -117,36 +250,86 @@ class ExpectedCounts:
             transitions=frozen(self.transitions[:, order][:, :, order]),
             observations=frozen(self.observations[:, order]),
             log_likelihood=self.log_likelihood,
+            first=None if self.first is None else frozen(self.first[order]),
+            rewards=None if self.rewards is None else frozen(self.rewards[:, order]),
         )
 
 
-def encoded_log(log: Trajectory, model: POMDP | None = None) -> EncodedLog:
-    """Prepare ``log`` in its own alphabets, or in those of ``model``."""
+def encoded_log(log: Trajectory, model: POMDP | None = None, *, rewards_apart: bool = False) -> EncodedLog:
+    """Prepare ``log`` in its own alphabets, or in those of ``model``.
+
+    With a model, what it does not know is left out: endings, first observations, rewards beside observations. Without
+    one, all that the log tells is taken, rewards only with ``rewards_apart``.
+    """
     actions, observations = (log.actions, log.observations) if model is None else model.encode(log)
     source = log if model is None else model
-    pairs, symbols, counts = _numbered(actions, observations, len(source.observation_names))
-    begins = np.zeros(len(log), dtype=bool)
-    begins[log.episode_starts] = True
+    values, rewards = _rewards(log, model, rewards_apart)
+    endings = log.terminated if model is None or model.terminal else None
+    sizes = (len(source.action_names), len(source.observation_names), max(len(values), 1), 2)
+    told = (actions, observations, rewards, 0 if endings is None else endings.astype(np.int64))
+    codes = np.ravel_multi_index(np.broadcast_arrays(*told), sizes) if len(log) else actions
+    pairs, symbols, counts = _numbered(codes)
+    columns = np.array(np.unravel_index(pairs, sizes))
+    columns[2] -= len(values) == 0  # -1: there are none
+    columns[3] -= endings is None
+    starts = log.episode_starts
+    first, first_names = _first(log, model)
+    if first is not None:
+        shown, numbers, times = _numbered(first)
+        symbols = np.insert(symbols, starts, len(pairs) + numbers)
+        before = np.full((4, len(shown)), -1)
+        before[1] = shown
+        columns, counts = np.concatenate([columns, before], axis=1), np.concatenate([counts, times])
+        starts = starts + np.arange(len(starts))
+    begins = np.zeros(len(symbols), dtype=bool)
+    begins[starts] = True
     return EncodedLog(
         symbols=frozen(symbols),
         begins=frozen(begins),
-        pair_actions=frozen(pairs // len(source.observation_names)),
-        pair_observations=frozen(pairs % len(source.observation_names)),
+        pair_actions=frozen(columns[0]),
+        pair_observations=frozen(columns[1]),
+        pair_rewards=frozen(columns[2]),
+        pair_endings=frozen(columns[3]),
         pair_counts=frozen(counts),
+        steps=len(log),
         action_names=source.action_names,
         observation_names=source.observation_names,
+        first_names=first_names,
+        reward_values=values,
     )
 
 
-def _numbered(
-    actions: Ints, observations: Ints, n_observations: int
-) -> tuple[Ints, NDArray[np.uint32], Ints]:
-    """The pairs that occur, the number of every step's pair among them, and how often each occurs."""
-    codes = actions * n_observations + observations
+def _rewards(log: Trajectory, model: POMDP | None, apart: bool) -> tuple[Floats, Ints]:
+    """The rewards that are kept apart, and the number of every step's among them."""
+    nothing = np.zeros(0), np.zeros(1, dtype=np.int64)
+    if log.rewards is None:
+        return nothing
+    if model is None:
+        if not apart:
+            return nothing
+        values, codes = np.unique(log.rewards + 0.0, return_inverse=True)  # -0.0 is 0.0
+        return values, codes
+    if model.reward_values is None:
+        return nothing
+    return model.reward_values, reward_codes(model, log)
+
+
+def _first(log: Trajectory, model: POMDP | None) -> tuple[Ints | None, tuple[str, ...]]:
+    """What every episode showed before its first action, and the names of these."""
+    if log.first_observations is None or (model is not None and model.first_observations is None):
+        return None, ()
+    if model is None:
+        return log.first_observations, log.first_observation_names
+    names = model.first_observation_names
+    return translate("first observation", log.first_observations, log.first_observation_names, names), names
+
+
+def _numbered(codes: Ints) -> tuple[Ints, NDArray[np.uint32], Ints]:
+    """The codes that occur, the number of every entry's code among them, and how often each occurs."""
     largest = int(codes.max(initial=0))
     if largest > MAX_TABLE:
-        pairs, symbols, counts = np.unique(codes, return_inverse=True, return_counts=True)
-        return pairs, symbols.astype(np.uint32), counts
+        kinds, symbols, counts = np.unique(codes, return_inverse=True, return_counts=True)
+        return kinds, symbols.astype(np.uint32), counts
     counts = np.bincount(codes, minlength=1)
     number = (np.cumsum(counts > 0) - 1).astype(np.uint32)
     return np.flatnonzero(counts), number[codes], counts[counts > 0]
@@ -154,7 +337,14 @@ def _numbered(
 
 def parameters_of(pomdp: POMDP) -> Parameters:
     """The numbers of a model."""
-    return Parameters(pomdp.initial, pomdp.transitions, pomdp.observations)
+    return Parameters(
+        initial=pomdp.initial,
+        transitions=pomdp.transitions,
+        observations=pomdp.observations,
+        first=pomdp.first_observations,
+        rewards=pomdp.reward_probabilities,
+        terminal=np.isin(np.arange(pomdp.n_states), pomdp.terminal),
+    )
 
 
 def maximization(counts: ExpectedCounts, previous: Parameters) -> Parameters:
@@ -162,10 +352,8 @@ def maximization(counts: ExpectedCounts, previous: Parameters) -> Parameters:
 
     A row without counts keeps its previous values; the likelihood does not depend on it.
     """
-    return Parameters(
-        initial=_proportional(counts.initial, previous.initial),
-        transitions=_proportional(counts.transitions, previous.transitions),
-        observations=_proportional(counts.observations, previous.observations),
+    return previous.with_blocks(
+        _proportional(uses, rows) for uses, rows in zip(counts.blocks, previous.blocks, strict=True)
     )
 
 

@@ -119,6 +119,8 @@ def with_parameters(pomdp: POMDP, parameters: Parameters) -> POMDP:
         transitions=parameters.transitions,
         observations=parameters.observations,
         initial=parameters.initial,
+        first_observations=parameters.first,
+        reward_probabilities=parameters.rewards,
     )
 
 

@@ -7,7 +7,7 @@ penalized likelihood, with a parameter counted only where the log expects it to 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,7 +17,7 @@ from unlatch.core.pomdp import Emission
 from unlatch.core.trajectory import Trajectory
 from unlatch.learn.likelihood.bic import free_parameters, parameter_price, penalized_likelihood
 from unlatch.learn.likelihood.climb import Ascent, evaluated
-from unlatch.learn.likelihood.objective import Likelihood
+from unlatch.learn.likelihood.objective import Hypothesis, Likelihood
 from unlatch.learn.likelihood.parameters import Parameters
 from unlatch.learn.likelihood.split_merge import (
     cheapest_pairs,
@@ -27,10 +27,18 @@ from unlatch.learn.likelihood.split_merge import (
     merged_states,
     tidied,
 )
-from unlatch.learn.likelihood.starts import climb_or_open, opened, possible, single_state
+from unlatch.learn.likelihood.starts import (
+    climb_or_open,
+    completed,
+    opened,
+    possible,
+    single_state,
+    with_endings,
+    with_one_end,
+)
 from unlatch.learn.significance import USED
 
-__all__ = ["StateSearch", "search_states"]
+__all__ = ["StateSearch", "search_hypotheses", "search_states"]
 
 _STICKINESS = (0.9, 0.7, 0.5)
 """How persistent the new hidden bit starts out; the best of the three is kept."""
@@ -71,6 +79,10 @@ class StateSearch:
         What was doubled and what became of it.
     complete : bool
         False if the budget ended before the search did.
+    hypothesis : Hypothesis
+        How the log was taken to have come about.
+    given_up : bool
+        True if the search ended early because another hypothesis did better with fewer states.
     """
 
     best: Ascent
@@ -79,6 +91,8 @@ class StateSearch:
     models: Mapping[int, Ascent]
     rounds: tuple[str, ...]
     complete: bool
+    hypothesis: Hypothesis
+    given_up: bool = False
 
     def score(self, ascent: Ascent) -> float:
         """Penalized likelihood of a model on the same steps."""
@@ -103,13 +117,51 @@ def search_states(
     single state and from every model in ``starts``. At the end of the budget, or on Ctrl-C, the best model seen comes
     back, at worst the better of a single state and the starts.
     """
+    hypothesis = Hypothesis(log, emission, starts=tuple(starts))
+    (found,) = search_hypotheses([hypothesis], max_states=max_states, budget=budget, rng=rng)
+    return found
+
+
+def search_hypotheses(
+    hypotheses: Sequence[Hypothesis],
+    *,
+    max_states: int = 40,
+    budget: Budget | None = None,
+    rng: np.random.Generator,
+) -> list[StateSearch]:
+    """One search for each hypothesis, in turns of a round, best first.
+
+    A hypothesis is given up once it has more states than another and is behind nevertheless: what it lacks is not
+    states. What came first at the end is compared on the same steps.
+    """
     budget = Budget() if budget is None else budget
-    search = _Search(log, emission, max_states, rng)
-    allowed = [start for start in starts if len(start.initial) <= max_states]
-    budget.insist(lambda: search.begin(allowed))
+    streams = [rng] if len(hypotheses) == 1 else rng.spawn(len(hypotheses))
+    searches = [_Search(h, max_states, stream) for h, stream in zip(hypotheses, streams, strict=True)]
+    for search in searches:
+        budget.insist(search.begin)
     with budget.ending():
-        search.run()
-    return search.outcome(complete=not budget.stopped)
+        _in_turns(searches)
+        _on_the_same_steps(searches)
+    return sorted((search.outcome() for search in searches), key=lambda found: -found.score(found.best))
+
+
+def _in_turns(searches: list[_Search]) -> None:
+    active = list(searches)
+    while active:
+        for search in active:
+            search.advance()
+        leader = max(searches, key=lambda search: search.score_on(max(s.steps for s in searches)))
+        for search in active:
+            if search is not leader and search.falls_behind(leader):
+                search.given_up = True
+        active = [search for search in active if not (search.done or search.given_up)]
+
+
+def _on_the_same_steps(searches: list[_Search]) -> None:
+    most = max(search.steps for search in searches)
+    for search in searches:
+        if search.steps < most:
+            search.move_to(most)
 
 
 @dataclass
@@ -127,7 +179,7 @@ class _Seen:
     def record(self, ascent: Ascent) -> Ascent:
         """Remember a model, unless it has states beyond the limit or states that are never visited."""
         score, states = self.score(ascent), ascent.n_states
-        visited = states == 1 or ascent.counts.observations.sum(axis=(0, 2)).min() > USED
+        visited = states == 1 or ascent.visits.min() > USED
         if visited and states <= self.max_states and score > self.scores.get(states, -np.inf):
             self.scores[states], self.models[states] = score, ascent
         return ascent
@@ -138,52 +190,89 @@ class _Seen:
 
 
 class _Search:
-    def __init__(
-        self, log: Trajectory, emission: Emission, max_states: int, rng: np.random.Generator
-    ) -> None:
-        self._log, self._emission, self._max_states, self._rng = log, emission, max_states, rng
+    def __init__(self, hypothesis: Hypothesis, max_states: int, rng: np.random.Generator) -> None:
+        self._hypothesis, self._max_states, self._rng = hypothesis, max_states, rng
         self._rounds: list[str] = []
         self._starts: list[Parameters] = []
-        self._likelihood = self._sample(_LEAST_SAMPLE)
+        self._likelihood = hypothesis.likelihood(_LEAST_SAMPLE)
         self._seen = _Seen(self._likelihood.steps, max_states)
+        self._failures, self._least = 0, self._likelihood.steps
+        self.done = self.given_up = False
 
-    def outcome(self, *, complete: bool) -> StateSearch:
+    @property
+    def steps(self) -> int:
+        """Of the log that models are compared on."""
+        return self._likelihood.steps
+
+    def outcome(self) -> StateSearch:
         seen = self._seen
         return StateSearch(
-            seen.best, seen.steps, dict(seen.scores), dict(seen.models), tuple(self._rounds), complete
+            best=seen.best,
+            steps=seen.steps,
+            scores=dict(seen.scores),
+            models=dict(seen.models),
+            rounds=tuple(self._rounds),
+            complete=self.done or self.given_up,
+            hypothesis=self._hypothesis,
+            given_up=self.given_up,
         )
+
+    # --- rivals -------------------------------------------------------------------------------------
+
+    def score_on(self, steps: int) -> float:
+        """The best score, on so many steps of the log; without a climb, so rather too low where that is more."""
+        if steps <= self.steps:
+            return self._seen.score(self._seen.best)
+        larger = self._hypothesis.likelihood(steps)
+        best = evaluated(possible(opened(self._seen.best.parameters, larger.log), larger), larger)
+        return penalized_likelihood(best, larger.steps)
+
+    def falls_behind(self, leader: _Search) -> bool:
+        """Whether another hypothesis does better though it has fewer states."""
+        if self._seen.best.n_states <= leader._seen.best.n_states:
+            return False
+        steps = max(self.steps, leader.steps)
+        return self.score_on(steps) < leader.score_on(steps) - _IMPROVEMENT
 
     # --- rounds -------------------------------------------------------------------------------------
 
-    def begin(self, starts: list[Parameters]) -> None:
+    def begin(self) -> None:
         """Look at what there is, without a climb: little work, done whatever the budget."""
-        self._starts = [opened(start, self._likelihood.log) for start in starts]
-        for start in (single_state(self._likelihood.log), *self._starts):
+        log, emission = self._likelihood.log, self._likelihood.emission
+        starts = (completed(start, log, emission) for start in self._hypothesis.starts)
+        self._starts = [opened(start, log) for start in starts if start.n_states <= self._max_states]
+        for start in (self._single_state(self._likelihood), *self._starts):
             self._seen.record(evaluated(possible(start, self._likelihood), self._likelihood))
 
-    def run(self) -> None:
-        for start in self._starts:
-            self._pruned(self._climb(start, _DOUBLING_PASSES))
-        failures, least = 0, self._likelihood.steps
-        while self._seen.best.n_states < self._max_states:
-            wanted = self._wanted_sample(least)
-            if wanted > self._likelihood.steps:
-                self._move_to(wanted)
-            if self._round():
-                failures = 0
-                continue
-            failures += 1
-            least = _GROWTH * self._likelihood.steps  # before giving up, look at more of the log
-            if failures >= _PATIENCE and self._wanted_sample(least) <= self._likelihood.steps:
-                return
+    def _single_state(self, likelihood: Likelihood) -> Parameters:
+        alone = single_state(likelihood.log, likelihood.emission)
+        return alone if alone.n_states <= self._max_states else with_one_end(alone, likelihood.log)
+
+    def advance(self) -> None:
+        """The next round; the first of them climbs from the given starts."""
+        if not self._rounds:
+            for start in self._starts:
+                self._pruned(self._climb(start, _DOUBLING_PASSES))
+        if self._seen.best.n_states >= self._max_states:
+            self.done = True
+            return
+        wanted = self._wanted_sample(self._least)
+        if wanted > self.steps:
+            self.move_to(wanted)
+        if self._round():
+            self._failures = 0
+            return
+        self._failures += 1
+        self._least = _GROWTH * self.steps  # before giving up, look at more of the log
+        self.done = self._failures >= _PATIENCE and self._wanted_sample(self._least) <= self.steps
 
     def _round(self) -> bool:
         """Double, climb, prune; True if that paid in more states."""
         best = self._seen.best
         before = self._seen.score(best)
+        parted = with_endings(best.parameters, self._likelihood.log, self._likelihood.emission)
         candidates = [
-            self._climb(doubled_states(best.parameters, sticky, self._rng), _PROBING_PASSES)
-            for sticky in _STICKINESS
+            self._climb(doubled_states(parted, sticky, self._rng), _PROBING_PASSES) for sticky in _STICKINESS
         ]
         promising = max(candidates, key=lambda ascent: ascent.log_likelihood)
         doubled = self._climb(promising.parameters, _DOUBLING_PASSES)
@@ -198,25 +287,26 @@ class _Search:
 
     def _one_more(self, doubled: Ascent, states: int) -> Ascent:
         """The doubled model merged to a single state more than before: what the evidence is about."""
-        pairs = disjoint_pairs(cheapest_pairs(doubled.counts))[: states - 1]
-        visits = doubled.counts.observations.sum(axis=(0, 2))
-        return self._climb(merged_states(doubled.parameters, pairs, visits), _DOUBLING_PASSES)
+        pairs = disjoint_pairs(cheapest_pairs(doubled.counts, doubled.parameters.terminal))[
+            : doubled.n_states - states - 1
+        ]
+        return self._climb(merged_states(doubled.parameters, pairs, doubled.visits), _DOUBLING_PASSES)
 
     # --- samples --------------------------------------------------------------------------------------
 
     def _wanted_sample(self, least: int) -> int:
         states = self._seen.best.n_states
         most = max(_LARGEST_SAMPLE, _MOST_PER_STATE * states)
-        return min(max(least, 2 * _STEPS_PER_STATE * states), most, len(self._log))
+        return min(max(least, 2 * _STEPS_PER_STATE * states), most, len(self._hypothesis.log))
 
-    def _sample(self, steps: int) -> Likelihood:
-        return Likelihood.of(self._log.head(steps), self._emission)
-
-    def _move_to(self, steps: int) -> None:
+    def move_to(self, steps: int) -> None:
         """Continue on a larger part of the log: scores of the smaller part no longer compare."""
-        larger = self._sample(steps)
-        best = _climbed(opened(self._seen.best.parameters, larger.log), larger, _DOUBLING_PASSES)
-        alone = evaluated(single_state(larger.log), larger)
+        larger = self._hypothesis.likelihood(steps)
+        before = with_endings(self._seen.best.parameters, larger.log, larger.emission)
+        if before.n_states > self._max_states:
+            before = self._seen.best.parameters
+        best = _climbed(opened(before, larger.log), larger, _DOUBLING_PASSES)
+        alone = evaluated(self._single_state(larger), larger)
         self._likelihood, self._seen = larger, _Seen(steps, self._max_states)
         for ascent in (alone, best):
             self._seen.record(ascent)
@@ -242,12 +332,11 @@ class _Search:
 
     def _within_limit(self, ascent: Ascent) -> Parameters:
         """The cheapest pairs merged until no more states are left than were allowed, whatever that costs."""
-        parameters, counts = ascent.parameters, ascent.counts
-        while (surplus := len(parameters.initial) - self._max_states) > 0:
-            pairs = disjoint_pairs(cheapest_pairs(counts))[:surplus]
-            parameters = merged_states(parameters, pairs, counts.observations.sum(axis=(0, 2)))
-            counts = self._likelihood.counts(parameters)
-        return parameters
+        current = ascent
+        while (surplus := current.n_states - self._max_states) > 0:
+            pairs = disjoint_pairs(cheapest_pairs(current.counts, current.parameters.terminal))[:surplus]
+            current = evaluated(merged_states(current.parameters, pairs, current.visits), self._likelihood)
+        return current.parameters
 
     def _merged(self, current: Ascent) -> Ascent | None:
         """The model with fewer states, or None if none is better."""
@@ -255,7 +344,7 @@ class _Search:
         size = free_parameters(current)
         best: Ascent | None = None
         for proposal in merge_proposals(current):
-            removed = current.n_states - len(proposal.initial)
+            removed = current.n_states - proposal.n_states
             saved = 2 * size * removed / current.n_states  # at most: rows and columns
             target = score + (size - saved) * parameter_price(steps)
             merged = self._climb(proposal, _MERGING_PASSES, target)
@@ -271,7 +360,7 @@ class _Search:
 
 def _climbed(start: Parameters, likelihood: Likelihood, passes: int, target: float | None = None) -> Ascent:
     """A climb that is as exact as a comparison needs; entries that are not used are dropped where that saves time."""
-    states = len(start.initial)
+    states = start.n_states
     ascent = climb_or_open(
         start,
         likelihood,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,13 +13,14 @@ from unlatch.core.diagnostics import Diagnostics
 from unlatch.core.evidence import Evidence
 from unlatch.core.pomdp import POMDP, Emission
 from unlatch.core.trajectory import Trajectory
+from unlatch.learn.likelihood.bic import penalized_likelihood
 from unlatch.learn.likelihood.climb import Ascent, evaluated
 from unlatch.learn.likelihood.evidence import SETTLED, weigh
-from unlatch.learn.likelihood.objective import Likelihood
-from unlatch.learn.likelihood.parameters import ExpectedCounts, Parameters, parameters_of
+from unlatch.learn.likelihood.objective import Hypothesis
+from unlatch.learn.likelihood.parameters import ExpectedCounts, Parameters
 from unlatch.learn.likelihood.refine import convergence_notes, made_possible
-from unlatch.learn.likelihood.search import StateSearch, search_states
-from unlatch.learn.likelihood.starts import climb_or_open, opened, random_parameters, smoothed
+from unlatch.learn.likelihood.search import StateSearch, search_hypotheses
+from unlatch.learn.likelihood.starts import climb_or_open, completed, opened, random_parameters, smoothed
 from unlatch.learn.likelihood.zeros import maximize
 from unlatch.learn.state_order import canonical_order
 
@@ -35,6 +37,9 @@ _RANDOM_STARTS = 8
 _FOR_THE_SEARCH = 2 / 3
 _FOR_THE_CLIMB = 0.8
 """Shares of the time: of all that there is, and of what is then left. The rest is for what comes after."""
+
+_CLOSE = 20.0
+"""Nats that a longer climb and the zeros of a model may still make up for: within them a hypothesis is climbed too."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,115 +73,147 @@ class Selection:
 
 
 def select_states(
-    log: Trajectory,
+    hypotheses: Sequence[Hypothesis],
     *,
-    start: POMDP | None,
     states: int | None = None,
     max_states: int | None = None,
-    emission: Emission = "departure",
     budget: Budget,
     rng: np.random.Generator,
 ) -> Selection:
-    """Search from ``start`` (the spectral model) and from scratch; then climb on the whole log.
+    """Search from the given starts and from scratch; then climb on the whole log, with the hypothesis that does best.
 
     With ``states`` the count is fixed. At the end of the budget, or on Ctrl-C, the best model so far comes back, with
     a note.
     """
-    starts = [] if start is None else [parameters_of(start)]
     limit = states or max_states or MOST_STATES
-    search = search_states(
-        log,
-        starts=starts,
-        emission=emission,
-        max_states=limit,
-        budget=budget.share(_FOR_THE_SEARCH),
-        rng=rng,
-    )
-    chosen = search.best
+    searches = search_hypotheses(hypotheses, max_states=limit, budget=budget.share(_FOR_THE_SEARCH), rng=rng)
+    contenders = [_Contender(search, search.best) for search in searches]
     if states is not None:
-        chosen = _with_states(search, log, states, starts, emission, budget, rng)
-    best, zeros, finished = replace(chosen, converged=False), 0, False
+        contenders = [_with_states(search, states, budget, rng) for search in searches]
+    contenders.sort(key=lambda contender: -contender.score)
+    first = contenders[0]
+    best, zeros, finished = replace(first.chosen, converged=False), 0, False
     with budget.share(_FOR_THE_CLIMB).ending():
-        best, zeros = _on_all_data(chosen.parameters, log, emission)
+        contenders = _climbed_where_close(contenders)
+        first = contenders[0]
+        best, zeros = first.on_all_data()
         checkpoint()
         finished = True
-    pomdp, counts, log_likelihood, notes = budget.insist(lambda: _returned(best, log, emission))
-    evidence = _evidence(search, chosen, fixed=states is not None)
+    hypothesis = first.hypothesis
+    pomdp, counts, log_likelihood, notes = budget.insist(lambda: _returned(best, hypothesis))
+    evidence = _evidence(contenders, fixed=states is not None)
     return Selection(
         pomdp=pomdp,
         counts=counts,
         log_likelihood=log_likelihood,
         evidence=evidence,
-        search=search,
+        search=first.search,
         zeros=zeros,
-        complete=search.complete and finished,
+        complete=all(search.complete for search in searches) and finished,
         diagnostics=_notes(evidence, best, limit if states is None else None) + notes,
     )
 
 
-def _with_states(
-    search: StateSearch,
-    log: Trajectory,
-    states: int,
-    starts: list[Parameters],
-    emission: Emission,
-    budget: Budget,
-    rng: np.random.Generator,
-) -> Ascent:
+@dataclass(frozen=True, eq=False)
+class _Contender:
+    """The best model of one hypothesis: ``chosen`` on the steps of the search, then ``climbed`` with its zeros."""
+
+    search: StateSearch
+    chosen: Ascent
+    climbed: Ascent | None = None
+    zeros: int = 0
+
+    @property
+    def hypothesis(self) -> Hypothesis:
+        return self.search.hypothesis
+
+    @property
+    def score(self) -> float:
+        """On the steps of the search, which are the same for all."""
+        return self.search.score(self.chosen)
+
+    @property
+    def final_score(self) -> float:
+        """Of the climbed model, on as many steps as zeros are judged on."""
+        if self.climbed is None:
+            return -np.inf
+        return penalized_likelihood(self.climbed, min(len(self.hypothesis.log), _FIRST_SAMPLE))
+
+    def climb(self) -> _Contender:
+        """With zeros, on part of a long log. Those of the search are opened again: they were set for speed."""
+        sample = self.hypothesis.likelihood(_FIRST_SAMPLE)
+        climbed, zeros = maximize(smoothed(self.chosen.parameters, sample.log), sample)
+        return replace(self, climbed=climbed, zeros=zeros)
+
+    def on_all_data(self) -> tuple[Ascent, int]:
+        """The model of the whole log."""
+        assert self.climbed is not None
+        if len(self.hypothesis.log) <= _FIRST_SAMPLE:
+            return self.climbed, self.zeros
+        whole, _ = maximize(self.climbed.parameters, self.hypothesis.likelihood(), zeros=False)
+        return whole, self.zeros
+
+
+def _climbed_where_close(contenders: list[_Contender]) -> list[_Contender]:
+    """The contenders, the first with its final model, and so those that come close to it; the best first."""
+    close = [c for c in contenders if c.score > contenders[0].score - _CLOSE]
+    climbed = sorted((contender.climb() for contender in close), key=lambda c: -c.final_score)
+    return climbed + [contender for contender in contenders if contender not in close]
+
+
+def _with_states(search: StateSearch, states: int, budget: Budget, rng: np.random.Generator) -> _Contender:
     """The best model with a given number of states: from the search, the given starts, or random ones."""
-    likelihood = Likelihood.of(log.head(search.steps), emission)
-    given = [opened(start, likelihood.log) for start in starts if len(start.initial) == states]
+    hypothesis = search.hypothesis
+    likelihood = hypothesis.likelihood(search.steps)
+    starts = [completed(start, likelihood.log, hypothesis.emission) for start in hypothesis.starts]
+    given = [opened(start, likelihood.log) for start in starts if start.n_states == states]
     if states in search.models:
         candidates = [search.models[states]]
     else:
-        given += [random_parameters(likelihood.log, states, rng) for _ in range(_RANDOM_STARTS)]
+        given += [
+            random_parameters(likelihood.log, states, rng, hypothesis.emission) for _ in range(_RANDOM_STARTS)
+        ]
         candidates = [evaluated(smoothed(given[0], likelihood.log), likelihood)]  # whatever the budget
     with budget.share(_FOR_THE_CLIMB / 2).ending():
         for start in given:
             candidates.append(climb_or_open(start, likelihood, passes=150))
-    return max(candidates, key=lambda ascent: ascent.log_likelihood)
+    return _Contender(search, max(candidates, key=lambda ascent: ascent.log_likelihood))
 
 
-def _on_all_data(parameters: Parameters, log: Trajectory, emission: Emission) -> tuple[Ascent, int]:
-    """Zeros and a first climb on part of a long log, then the whole.
+def _evidence(contenders: list[_Contender], *, fixed: bool) -> Evidence:
+    first = contenders[0]
+    scores = dict(first.search.scores)
+    states = first.chosen.n_states
+    if states not in scores:  # a count that was asked for, found apart from the search or never visited
+        scores[states] = first.score
+    weighed = weigh(states, scores, first.search.steps, first.search.complete, fixed=fixed)
+    if len(contenders) == 1:
+        return replace(weighed, emission=str(first.hypothesis))
+    return replace(
+        weighed,
+        emission=str(first.hypothesis),
+        emission_scores={str(other.hypothesis): _behind(other, first) for other in contenders},
+    )
 
-    The zeros of the search are opened again: they were set for speed, these for good.
-    """
-    sample = Likelihood.of(log.head(_FIRST_SAMPLE), emission)
-    best, zeros = maximize(smoothed(parameters, sample.log), sample)
-    if len(log) > _FIRST_SAMPLE:
-        best, _ = maximize(best.parameters, Likelihood.of(log, emission), zeros=False)
-    return best, zeros
 
-
-def _evidence(search: StateSearch, chosen: Ascent, *, fixed: bool) -> Evidence:
-    scores = dict(search.scores)
-    if (
-        chosen.n_states not in scores
-    ):  # a count that was asked for, found apart from the search or never visited
-        scores[chosen.n_states] = search.score(chosen)
-    return weigh(chosen.n_states, scores, search.steps, search.complete, fixed=fixed)
+def _behind(other: _Contender, first: _Contender) -> float:
+    """Nats by which one hypothesis lies behind, a negative number; by their final models if both were climbed to."""
+    if other.climbed is None or first.climbed is None:
+        return min(other.score - first.score, 0.0)
+    return min(other.final_score - first.final_score, 0.0)
 
 
 # --- the model that is returned ------------------------------------------------------------------------
 
 
-def _returned(
-    best: Ascent, log: Trajectory, emission: Emission
-) -> tuple[POMDP, ExpectedCounts, float, Diagnostics]:
+def _returned(best: Ascent, hypothesis: Hypothesis) -> tuple[POMDP, ExpectedCounts, float, Diagnostics]:
     """The model with states in canonical order, its counts, and the likelihood that it gives to the log."""
-    learned = POMDP(
-        transitions=best.parameters.transitions,
-        observations=best.parameters.observations,
-        initial=best.parameters.initial,
-        emission=emission,
-        action_names=log.action_names,
-        observation_names=log.observation_names,
-        symbol_rewards=log.symbol_rewards,
-    )
-    settled = replace(learned, initial=_settled(learned, best.counts, log))
+    log, emission = hypothesis.log, hypothesis.emission
+    learned = _as_pomdp(best.parameters, hypothesis)
+    settled = learned if learned.terminal else replace(learned, initial=_settled(learned, best.counts, log))
     order = canonical_order(settled.to_psr())
-    if log.n_episodes == 1:
+    order = order[np.argsort(best.parameters.terminal[order], kind="stable")]  # the end comes last
+    if log.n_episodes == 1 and not learned.terminal and learned.first_observations is None:
         share = replace(learned, initial=_time_share(best.counts, emission))
         chosen, height = _with_a_start(settled, share, log)
     else:
@@ -192,6 +229,25 @@ def _returned(
         )
     numbered = replace(chosen.reordered(order), state_names=learned.state_names)
     return numbered, replace(best.counts.reordered(order), log_likelihood=height), height, notes
+
+
+def _as_pomdp(parameters: Parameters, hypothesis: Hypothesis) -> POMDP:
+    log = hypothesis.log
+    rewards = parameters.rewards
+    return POMDP(
+        transitions=parameters.transitions,
+        observations=parameters.observations,
+        initial=parameters.initial,
+        emission=hypothesis.emission,
+        action_names=log.action_names,
+        observation_names=log.observation_names,
+        symbol_rewards=None if rewards is not None else log.symbol_rewards,
+        terminal=tuple(np.flatnonzero(parameters.terminal).tolist()),
+        first_observations=parameters.first,
+        first_observation_names=None if parameters.first is None else log.first_observation_names,  # type: ignore[arg-type]
+        reward_values=None if rewards is None else np.unique(log.rewards + 0.0),  # type: ignore[operator]
+        reward_probabilities=rewards,
+    )
 
 
 def _with_a_start(settled: POMDP, share: POMDP, log: Trajectory) -> tuple[POMDP, float]:
@@ -223,6 +279,17 @@ def _time_share(counts: ExpectedCounts, emission: Emission) -> Floats:
 
 def _notes(evidence: Evidence, best: Ascent, limit: int | None) -> Diagnostics:
     notes = Diagnostics()
+    if evidence.emission_gap < SETTLED:
+        other = max(
+            (name for name in evidence.emission_scores if name != evidence.emission),
+            key=lambda name: evidence.emission_scores[name],
+        )
+        notes = notes.noting(
+            "emission_uncertain",
+            f"{evidence.emission} and {other} emission explain the log about equally well ({evidence.emission_gap:.1f} "
+            f"nats apart); the model takes {evidence.emission}, and emission= decides otherwise",
+            gap=evidence.emission_gap,
+        )
     if not evidence.complete:
         notes = notes.noting(
             "search_cut_short",

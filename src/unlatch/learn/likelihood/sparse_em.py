@@ -41,10 +41,12 @@ def thrifty(parameters: Parameters, likelihood: Likelihood) -> Parameters | None
         except NumericalError:
             current, needed = _reopened(current, parameters, needed, likelihood)
             continue
-        current = current._replace(
-            transitions=_charged(counts.transitions, current.transitions, price, needed[1]),
-            observations=_charged(counts.observations, current.observations, price, needed[2]),
-        )
+        charged = [
+            _charged(uses, rows, price, free)
+            for uses, rows, free in zip(counts.blocks, current, needed, strict=True)
+        ]
+        charged[0] = current.initial  # a single episode says next to nothing about where episodes begin
+        current = current.with_blocks(charged)
     current, _ = _reopened(current, parameters, needed, likelihood)
     try:
         likelihood.counts(current)
@@ -66,12 +68,11 @@ def _reopened(
 ) -> tuple[Parameters, list[Flags]]:
     """The model with those entries as they were before that are used even where they are next to impossible."""
     counts = likelihood.counts(smoothed(current, likelihood.log, _AJAR))
-    uses = (counts.initial, counts.transitions, counts.observations)
     needed = [
         known | ((rows <= 0) & (old > 0) & (used > USED))
-        for known, rows, old, used in zip(needed, current, before, uses, strict=True)
+        for known, rows, old, used in zip(needed, current, before, counts.blocks, strict=True)
     ]
     opened = [
         np.where(n & (rows <= 0), old, rows) for n, rows, old in zip(needed, current, before, strict=True)
     ]
-    return Parameters(*(rows / rows.sum(axis=-1, keepdims=True) for rows in opened)), needed
+    return current.with_blocks(rows / rows.sum(axis=-1, keepdims=True) for rows in opened), needed

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from unlatch.arrays import Floats
+from unlatch.arrays import Flags, Floats
 from unlatch.learn.likelihood.climb import Ascent
 from unlatch.learn.likelihood.parameters import ExpectedCounts, Parameters
 
@@ -31,11 +31,8 @@ def tidied(ascent: Ascent) -> Ascent:
     episodes begin nothing is dropped: a single episode uses that row once.
     """
     counts, old = ascent.counts, ascent.parameters
-    kept = old._replace(
-        transitions=_without_unused(old.transitions, counts.transitions),
-        observations=_without_unused(old.observations, counts.observations),
-    )
-    return replace(ascent, parameters=kept)
+    dropped = [_without_unused(rows, uses) for rows, uses in zip(old, counts.blocks, strict=True)]
+    return replace(ascent, parameters=old.with_blocks([old.initial, *dropped[1:]]))
 
 
 def _without_unused(rows: Floats, uses: Floats) -> Floats:
@@ -49,17 +46,28 @@ def _without_unused(rows: Floats, uses: Floats) -> Floats:
 def doubled_states(
     parameters: Parameters, stickiness: float, rng: np.random.Generator, *, jitter: float = 1.0
 ) -> Parameters:
-    """Every state twice, told apart by one hidden bit that keeps its value with ``stickiness``.
+    """Every state twice, but for those where nothing more happens, told apart by one hidden bit that keeps its value
+    with ``stickiness``.
 
     Rows are jittered, so that a climb can tell the twins apart; ``jitter`` scales how much.
     """
+    live = ~parameters.terminal
+    twins = np.flatnonzero(np.repeat(live, np.where(live, 2, 1)))  # places of the twins among the new states
+    origin = np.repeat(np.arange(parameters.n_states), np.where(live, 2, 1))
     bit = np.array([[stickiness, 1 - stickiness], [1 - stickiness, stickiness]])
-    return Parameters(
-        initial=np.repeat(parameters.initial, 2) / 2,
-        transitions=_jittered(np.kron(parameters.transitions, bit), jitter * _TRANSITION_NOISE, rng),
-        observations=_jittered(
-            np.repeat(parameters.observations, 2, axis=1), jitter * _OBSERVATION_NOISE, rng
+    transitions = parameters.transitions[:, origin][:, :, origin]
+    transitions[:, twins[:, None], twins] = np.kron(parameters.transitions[:, live][:, :, live], bit)
+    return Parameters(  # the rows of the end have a single entry, which no jitter moves
+        initial=parameters.initial[origin] / np.where(live, 2, 1)[origin],
+        transitions=_jittered(transitions, jitter * _TRANSITION_NOISE, rng),
+        observations=_jittered(parameters.observations[:, origin], jitter * _OBSERVATION_NOISE, rng),
+        first=None if parameters.first is None else parameters.first[origin],
+        rewards=(
+            None
+            if parameters.rewards is None
+            else _jittered(parameters.rewards[:, origin], jitter * _OBSERVATION_NOISE, rng)
         ),
+        terminal=parameters.terminal[origin],
     )
 
 
@@ -75,8 +83,8 @@ def merge_proposals(ascent: Ascent) -> Iterator[Parameters]:
     First all cheap pairs at once, then fewer and fewer of them, then the cheapest pairs one by one: after a
     doubling that did not pay every state has a twin, and merging twins singly would take long.
     """
-    pairs = cheapest_pairs(ascent.counts)
-    visits = ascent.counts.observations.sum(axis=(0, 2))
+    pairs = cheapest_pairs(ascent.counts, ascent.parameters.terminal)
+    visits = ascent.visits
     disjoint = disjoint_pairs(pairs)
     size = len(disjoint)
     while size > 1:
@@ -86,15 +94,24 @@ def merge_proposals(ascent: Ascent) -> Iterator[Parameters]:
         yield merged_states(ascent.parameters, [pair], visits)
 
 
-def cheapest_pairs(counts: ExpectedCounts) -> list[tuple[int, int]]:
-    """All pairs of states, those first whose merging should cost the fewest nats.
+def cheapest_pairs(counts: ExpectedCounts, terminal: Flags | None = None) -> list[tuple[int, int]]:
+    """All pairs of states, those first whose merging should cost the fewest nats. A ``terminal`` state, in which
+    nothing more happens, goes with its like only.
 
     The cost is that of giving both states the same rows, were the hidden states known: rarely visited states are
     cheap to merge even if their rows differ, often visited ones only if they agree.
     """
+    if terminal is None:
+        terminal = np.zeros(len(counts.initial), dtype=bool)
     cost = _merging_costs(counts.observations)
     cost += _merging_costs(counts.transitions, among_states=True)
+    if counts.rewards is not None:
+        cost += _merging_costs(counts.rewards)
+    ends = np.flatnonzero(terminal)
+    cost[ends[:, None], ends] = _ending_costs(counts.transitions[:, :, terminal])
     i, j = np.triu_indices(len(cost), 1)
+    alike = terminal[i] == terminal[j]
+    i, j = i[alike], j[alike]
     order = np.argsort(cost[i, j], kind="stable")
     return [(int(i[k]), int(j[k])) for k in order]
 
@@ -112,6 +129,17 @@ def _merging_costs(counts: Floats, *, among_states: bool = False) -> Floats:
             mine, others = _pooled_outcomes(mine, others, i)
         apart = _row_likelihoods(np.broadcast_to(mine, others.shape)) + _row_likelihoods(others)
         costs[i] = (apart - _row_likelihoods(mine + others)).sum(axis=0)
+    return costs
+
+
+def _ending_costs(moves: Floats) -> Floats:
+    """Nats lost by every two states in which nothing more happens that are taken as one, given the moves into them
+    (actions, states, ends): which of the two it was then no longer depends on the state before."""
+    one, other = moves[:, :, :, None], moves[:, :, None, :]
+    pairs = np.stack(np.broadcast_arrays(one, other), axis=-1)
+    apart = _row_likelihoods(pairs).sum(axis=(0, 1))
+    together = _row_likelihoods(pairs.sum(axis=1)).sum(axis=0)
+    costs: Floats = apart - together
     return costs
 
 
@@ -161,4 +189,7 @@ def merged_states(parameters: Parameters, pairs: list[tuple[int, int]], visits: 
         initial=parameters.initial @ member,
         transitions=weights @ parameters.transitions @ member,
         observations=weights @ parameters.observations,
+        first=None if parameters.first is None else weights @ parameters.first,
+        rewards=None if parameters.rewards is None else weights @ parameters.rewards,
+        terminal=parameters.terminal[kept],
     )

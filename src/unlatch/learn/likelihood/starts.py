@@ -2,47 +2,149 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from unlatch.arrays import Flags, Floats, Ints
+from unlatch.core.pomdp import Emission
 from unlatch.errors import NumericalError
 from unlatch.learn.likelihood.climb import Ascent, climb
 from unlatch.learn.likelihood.objective import Likelihood
 from unlatch.learn.likelihood.parameters import EncodedLog, Parameters
 
-__all__ = ["climb_or_open", "opened", "possible", "random_parameters", "single_state", "smoothed"]
+__all__ = [
+    "climb_or_open",
+    "completed",
+    "opened",
+    "possible",
+    "random_parameters",
+    "single_state",
+    "smoothed",
+    "with_endings",
+    "with_one_end",
+]
+
+_NEGLIGIBLE = 1e-12
 
 
-def single_state(log: EncodedLog) -> Parameters:
-    """The model without memory: every action's overall distribution."""
-    seen = log.seen + np.where(log.seen.sum(axis=1, keepdims=True) == 0, 1, 0)
-    return Parameters(
+def single_state(log: EncodedLog, emission: Emission = "departure") -> Parameters:
+    """The model without memory: every action's overall distribution, and how often it ends the episode."""
+    observations = _shares(log.seen - (log.last_seen if emission == "arrival" else 0))[:, None, :]
+    alone = Parameters(
         initial=np.ones(1),
         transitions=np.ones((log.n_actions, 1, 1)),
-        observations=(seen / seen.sum(axis=1, keepdims=True))[:, None, :],
+        observations=observations,
+        first=_shares(log.first_seen[None]) if log.first_names else None,
+        rewards=_shares(log.paid)[:, None, :] if len(log.reward_values) else None,
     )
+    return with_endings(alone, log, emission)
+
+
+def _shares(counts: Ints) -> Floats:
+    """Rows as distributions; a row without counts is uniform."""
+    rows = counts + (counts.sum(axis=-1, keepdims=True) == 0)
+    result: Floats = rows / rows.sum(axis=-1, keepdims=True)
+    return result
+
+
+def with_endings(parameters: Parameters, log: EncodedLog, emission: Emission) -> Parameters:
+    """The model with states in which nothing more happens, if the log has endings: as often as in all.
+
+    The state left shows the last observation (departure): then one such state is enough. Otherwise there is one for
+    every last observation, which it shows; how each of them depends on the state before is then up to the transitions.
+    Those that the model has already are taken apart again.
+    """
+    if not log.last_seen.any():
+        return parameters
+    live = ~parameters.terminal
+    shows = np.ones((1, log.n_observations)) / log.n_observations
+    if emission == "arrival":
+        shows = np.eye(log.n_observations)[log.last_seen.any(axis=0)]
+    states, ends = int(live.sum()), len(shows)
+    laws = _ending_laws(parameters, log, emission, shows)
+    transitions = np.zeros((log.n_actions, states + ends, states + ends))
+    stay = parameters.transitions[:, live][:, :, live]
+    transitions[:, :states, :states] = (
+        stay * ((1 - laws.sum(axis=2)) / np.maximum(stay.sum(axis=2), _NEGLIGIBLE))[:, :, None]
+    )
+    transitions[:, :states, states:] = laws
+    transitions[:, states:, states:] = np.eye(ends)
+    last = np.broadcast_to(shows, (log.n_actions, *shows.shape))
+    return Parameters(
+        initial=np.append(parameters.initial[live], np.zeros(ends)),
+        transitions=transitions,
+        observations=np.concatenate([parameters.observations[:, live], last], axis=1),
+        first=_placeholders(parameters.first, live, ends, axis=0),
+        rewards=_placeholders(parameters.rewards, live, ends, axis=1),
+        terminal=np.arange(states + ends) >= states,
+    )
+
+
+def _ending_laws(parameters: Parameters, log: EncodedLog, emission: Emission, shows: Floats) -> Floats:
+    """Probability that an action in a state ends the episode with each of the last rows, (actions, states, ends)."""
+    live, ends = ~parameters.terminal, parameters.terminal
+    if not ends.any():
+        shares = log.last_seen / np.maximum(log.seen.sum(axis=1, keepdims=True), 1)
+        law = shares @ shows.T if emission == "arrival" else shares.sum(axis=1, keepdims=True)
+        return np.repeat(law[:, None, :], int(live.sum()), axis=1)
+    known = parameters.transitions[:, live][:, :, ends]
+    shown = parameters.observations[:, ends] @ shows.T
+    result: Floats = known.sum(axis=2, keepdims=True) if emission == "departure" else known @ shown
+    return result
+
+
+def _placeholders(rows: Floats | None, live: Flags, ends: int, axis: int) -> Floats | None:
+    """The rows of the states that go on, and uniform ones, which mean nothing, for those that do not."""
+    if rows is None:
+        return None
+    kept = rows.compress(live, axis=axis)
+    shape = list(kept.shape)
+    shape[axis] = ends
+    return np.concatenate([kept, np.full(shape, 1 / shape[-1])], axis=axis)
+
+
+def completed(parameters: Parameters, log: EncodedLog, emission: Emission) -> Parameters:
+    """A model that knows nothing of endings, first observations or rewards apart, with what the log says overall."""
+    states = parameters.n_states
+    alone = single_state(log, emission)
+    first, rewards = parameters.first, parameters.rewards
+    if first is None and alone.first is not None:
+        first = np.repeat(alone.first[:1], states, axis=0)
+    if rewards is None and alone.rewards is not None:
+        rewards = np.repeat(alone.rewards[:, :1], states, axis=1)
+    return with_endings(replace(parameters, first=first, rewards=rewards), log, emission)
 
 
 def opened(parameters: Parameters, log: EncodedLog, weight: float = 1e-3) -> Parameters:
     """The model with a little room for symbols that it gives no chance anywhere but that occur in the log."""
-    shown = parameters.observations.sum(axis=1)
-    new = (log.seen > 0) & (shown <= 0)
+    live = ~parameters.terminal
+    shown = parameters.observations[:, live].sum(axis=1)
+    new = (log.seen > log.last_seen) & (shown <= 0)
     if not new.any():
         return parameters
-    observations = parameters.observations + weight * new[:, None, :]
-    return parameters._replace(observations=observations / observations.sum(axis=-1, keepdims=True))
+    observations = parameters.observations + weight * new[:, None, :] * live[:, None]
+    return replace(parameters, observations=observations / observations.sum(axis=-1, keepdims=True))
 
 
 def smoothed(parameters: Parameters, log: EncodedLog, weight: float = 1e-3) -> Parameters:
-    """The model mixed with a little of everything, so that no log is impossible."""
-    overall = single_state(log).observations
-    states = len(parameters.initial)
-    return Parameters(
-        initial=(1 - weight) * parameters.initial + weight / states,
-        transitions=(1 - weight) * parameters.transitions + weight / states,
-        observations=(1 - weight) * parameters.observations + weight * overall,
-    )
+    """The model mixed with a little of everything, so that no log is impossible. The end stays the end."""
+    live = ~parameters.terminal
+    everywhere = {
+        "initial": live / live.sum(),
+        "transitions": np.full(parameters.n_states, 1 / parameters.n_states),
+        "observations": _shares(log.seen)[:, None, :],
+        "first": _shares(log.first_seen) if parameters.first is not None else None,
+        "rewards": _shares(log.paid)[:, None, :] if parameters.rewards is not None else None,
+    }
+    mixed = {
+        name: (1 - weight) * getattr(parameters, name) + weight * overall
+        for name, overall in everywhere.items()
+        if overall is not None
+    }
+    mixed["transitions"][:, parameters.terminal] = parameters.transitions[:, parameters.terminal]
+    return replace(parameters, **mixed)
 
 
 def possible(parameters: Parameters, likelihood: Likelihood) -> Parameters:
@@ -62,19 +164,45 @@ def climb_or_open(start: Parameters, likelihood: Likelihood, **options: Any) -> 
         return climb(smoothed(start, likelihood.log), likelihood, **options)
 
 
-def random_parameters(steps: EncodedLog, states: int, rng: np.random.Generator) -> Parameters:
+def random_parameters(
+    steps: EncodedLog, states: int, rng: np.random.Generator, emission: Emission = "departure"
+) -> Parameters:
     """A random start: flat Dirichlet rows over what was seen after each action.
 
-    An action that was never tried gets a placeholder: it moves nothing and shows what the whole log shows.
+    An action that was never tried gets a placeholder: it moves nothing and shows what the whole log shows. Of the
+    states, those in which nothing more happens are as few as the log allows: one, if it has endings.
     """
+    ends = int(steps.last_seen.any())
+    live = max(states - ends, 1)
     untried = steps.seen.sum(axis=1) == 0
-    transitions = rng.dirichlet(np.ones(states), size=(steps.n_actions, states))
-    shares = rng.standard_exponential((steps.n_actions, states, steps.n_observations))
+    transitions = rng.dirichlet(np.ones(live), size=(steps.n_actions, live))
+    shares = rng.standard_exponential((steps.n_actions, live, steps.n_observations))
     shares *= (steps.seen > 0)[:, None]
-    transitions[untried] = np.eye(states)
+    transitions[untried] = np.eye(live)
     shares[untried] = steps.seen.sum(axis=0)
-    return Parameters(
-        initial=rng.dirichlet(np.ones(states)),
+    start = Parameters(
+        initial=rng.dirichlet(np.ones(live)),
         transitions=transitions,
         observations=shares / shares.sum(axis=2, keepdims=True),
+    )
+    whole = completed(start, steps, emission)
+    return whole if whole.n_states <= live + ends else with_one_end(whole, steps)
+
+
+def with_one_end(parameters: Parameters, log: EncodedLog) -> Parameters:
+    """The model with all states in which nothing more happens taken as one, which shows what was seen last in all."""
+    live, ends = ~parameters.terminal, parameters.terminal
+    states = int(live.sum())
+    transitions = np.zeros((log.n_actions, states + 1, states + 1))
+    transitions[:, :states, :states] = parameters.transitions[:, live][:, :, live]
+    transitions[:, :states, states] = parameters.transitions[:, live][:, :, ends].sum(axis=2)
+    transitions[:, states, states] = 1.0
+    last = _shares(log.last_seen)[:, None, :]
+    return Parameters(
+        initial=np.append(parameters.initial[live], 0.0),
+        transitions=transitions,
+        observations=np.concatenate([parameters.observations[:, live], last], axis=1),
+        first=_placeholders(parameters.first, live, 1, axis=0),
+        rewards=_placeholders(parameters.rewards, live, 1, axis=1),
+        terminal=np.arange(states + 1) >= states,
     )

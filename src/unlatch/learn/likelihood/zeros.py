@@ -34,7 +34,7 @@ _NEGLIGIBLE = 1e-9
 
 
 Entry = tuple[int, int]
-"""One probability of a model: which array (initial, transitions, observations), and its flat index there."""
+"""One probability of a model: which of its blocks (`Parameters.blocks`), and its flat index there."""
 
 
 def maximize(
@@ -132,8 +132,7 @@ def _climbed_without(
 def _rarely_used(ascent: Ascent, likelihood: Likelihood) -> list[Entry]:
     """Entries with the fewest expected uses, rarest first."""
     found = []
-    expected = (ascent.counts.initial, ascent.counts.transitions, ascent.counts.observations)
-    for which, (rows, uses) in enumerate(zip(ascent.parameters, expected, strict=True)):
+    for which, (rows, uses) in enumerate(zip(ascent.parameters, ascent.counts.blocks, strict=True)):
         if which == 0:
             continue  # a single episode says next to nothing about where episodes begin
         visited = uses.sum(axis=-1, keepdims=True) > 2 * _RARELY_USED
@@ -163,7 +162,7 @@ def _insignificant(ascent: Ascent, likelihood: Likelihood) -> list[Entry]:
     chosen: list[int] = []
     for i in order:
         which, index = places[i]
-        if worth[i] > price or which == 0 or ascent.parameters[which].flat[index] > 0.5:
+        if worth[i] > price or which == 0 or ascent.parameters.blocks[which].flat[index] > 0.5:
             continue
         together = [*chosen, int(i)]
         block = covariance[np.ix_(together, together)]
@@ -181,4 +180,4 @@ def _zeroed(parameters: Parameters, entries: list[Entry]) -> Parameters | None:
     sums = [rows.sum(axis=-1, keepdims=True) for rows in arrays]
     if any((total <= _NEGLIGIBLE).any() for total in sums):
         return None
-    return Parameters(*(rows / total for rows, total in zip(arrays, sums, strict=True)))
+    return parameters.with_blocks(rows / total for rows, total in zip(arrays, sums, strict=True))
