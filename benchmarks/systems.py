@@ -233,7 +233,8 @@ def _rooms_report(rows: Rows) -> None:
         for row in rows
         if row.get("states") == row.get("true_states")
         and row.get("impossible") == 0
-        and (row["bits_above_truth"] or 0) <= ENOUGH_BITS
+        and row["bits_above_truth"] is not None
+        and row["bits_above_truth"] <= ENOUGH_BITS
     ]
     refused = [row for row in rows if row["outcome"] != "ok"]
     wanted = 12 if rows and rows[0]["wrong"] else 14
