@@ -9,7 +9,7 @@ export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_BUILD_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test quick coverage interpreters rooms lint benchmarks efficiency reproduce clean
+.PHONY: demo test quick coverage interpreters rooms lint benchmarks efficiency systems reproduce clean
 
 demo: $(VENV)/installed
 	$(BIN)/unlatch demo --out out
@@ -57,6 +57,10 @@ benchmarks: $(VENV)/installed-test
 # Hours; goes on where it stopped. Results are in docs/efficiency.md.
 efficiency: $(VENV)/installed-test
 	$(BIN)/python benchmarks/efficiency.py --out out/efficiency
+
+# Hours; goes on where it stopped. Two more groups need Gymnasium and files that are not shipped: docs/measurements.md.
+systems: $(VENV)/installed-test
+	$(BIN)/python benchmarks/systems.py rooms singular endings --out out/systems
 
 # An hour or two; goes on where it stopped. Results are in docs/reproduction.md.
 reproduce: $(VENV)/installed

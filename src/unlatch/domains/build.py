@@ -9,7 +9,7 @@ import numpy as np
 
 from unlatch.arrays import Floats
 from unlatch.core.memory import require_memory
-from unlatch.core.pomdp import POMDP
+from unlatch.core.pomdp import POMDP, Emission
 from unlatch.core.trajectory import format_reward
 
 Symbol = tuple[str, float] | str
@@ -27,11 +27,20 @@ def require_room(*, states: int, actions: int, symbols: int) -> None:
 
 
 def build(
-    *, states: Sequence[str], actions: Sequence[str], moves: Moves, shows: Shows, initial: Mapping[str, float]
+    *,
+    states: Sequence[str],
+    actions: Sequence[str],
+    moves: Moves,
+    shows: Shows,
+    initial: Mapping[str, float],
+    emission: Emission = "departure",
+    terminal: Sequence[str] = (),
+    first: Mapping[str, Mapping[str, float]] | None = None,
 ) -> POMDP:
-    """Assemble a departure POMDP; (action, state) pairs absent from ``moves`` stay where they are.
+    """Assemble a POMDP; (action, state) pairs absent from ``moves`` stay where they are.
 
-    Observation symbols are numbered in the order in which ``shows`` first mentions them.
+    Observation symbols are numbered in the order in which ``shows`` first mentions them; so are those that ``first``
+    says every state shows before the first action.
     """
     symbols = list(dict.fromkeys(symbol for row in shows.values() for symbol in row))
     state_index = {name: i for i, name in enumerate(states)}
@@ -43,6 +52,7 @@ def build(
                 transitions[a, s, state_index[following]] += probability
             for symbol, probability in shows[action, state].items():
                 observations[a, s, symbols.index(symbol)] += probability
+    beginnings, beginning_names = _beginnings(states, first)
     return POMDP(
         transitions=transitions,
         observations=observations,
@@ -51,7 +61,25 @@ def build(
         observation_names=tuple(_symbol_name(symbol) for symbol in symbols),
         state_names=tuple(states),
         symbol_rewards=_rewards(symbols),
+        emission=emission,
+        terminal=tuple(state_index[state] for state in terminal),
+        first_observations=beginnings,
+        first_observation_names=beginning_names,
     )
+
+
+def _beginnings(
+    states: Sequence[str], first: Mapping[str, Mapping[str, float]] | None
+) -> tuple[Floats | None, tuple[str, ...]]:
+    """What every state shows before the first action, and the names of that."""
+    if first is None:
+        return None, ()
+    names = list(dict.fromkeys(name for row in first.values() for name in row))
+    rows = np.zeros((len(states), len(names)))
+    for s, state in enumerate(states):
+        for name, probability in first[state].items():
+            rows[s, names.index(name)] += probability
+    return rows, tuple(names)
 
 
 def _symbol_name(symbol: Symbol) -> str:
