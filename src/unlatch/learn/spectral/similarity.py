@@ -26,6 +26,7 @@ from unlatch.learn.spectral.joint_diagonalization import (
     off_diagonal_residual,
     random_basis,
 )
+from unlatch.learn.spectral.rank_one import RankOneFamily
 from unlatch.learn.state_order import canonical_order
 
 __all__ = ["CellBasis", "SimilarityTransform", "find_similarity"]
@@ -47,11 +48,11 @@ class SimilarityTransform:
     partition : Partition
     diagonals, diagonal_variances : array, shape (full-rank actions, states, observations)
         Observation rows of the full-rank actions as eigenvalues, averaged over cells, not yet projected;
-        and their sampling variances (zero for an exact PSR).
+        and their sampling variances (zero for an exact PSR). Empty without a full-rank action.
     action_singular_values : array, shape (actions,)
         The smallest singular value of every action's matrix, against ``action_thresholds``.
     residual : float
-        Root mean square of what is left outside the diagonals.
+        Root of the sum of squares of what is left outside the diagonals; without a full-rank action, beside rank one.
     """
 
     matrix: Floats
@@ -82,6 +83,9 @@ def find_similarity(
 ) -> SimilarityTransform:
     """Jointly diagonalize the observation matrices of all full-rank actions.
 
+    Where no action has full rank, states are told apart by the rank-one decomposition instead (`rank_one`): then
+    every state stands alone, or the log is refused.
+
     Parameters
     ----------
     psr : PSR
@@ -109,7 +113,7 @@ def find_similarity(
     smallest, thresholds = _action_ranks(psr, min_singular_value)
     actions = tuple(int(a) for a in np.flatnonzero(smallest > thresholds))
     if not actions:
-        raise _no_full_rank_action(psr, smallest, thresholds)
+        return _by_rank_one(psr, emission, smallest, thresholds, draws, newton, generator)
     family = InverseFamily(psr, actions, emission, weighted=newton)
     start = random_basis(family.whole, family.weights, draws, generator)
     basis, notes = _checked_start(family, start)
@@ -175,15 +179,69 @@ def _standard_error(psr: PSR, action: int, left: Floats, right: Floats) -> float
     return float(np.sqrt(jackknife_variance(values)))
 
 
-def _no_full_rank_action(psr: PSR, smallest: Floats, thresholds: Floats) -> NotLearnableError:
+# --- without a full-rank action ---------------------------------------------------------------------------
+
+
+def _by_rank_one(
+    psr: PSR,
+    emission: Emission,
+    smallest: Floats,
+    thresholds: Floats,
+    draws: int,
+    newton: bool,
+    rng: np.random.Generator,
+) -> SimilarityTransform:
+    """Every state by itself, as what it shows does not depend on where it leads; refused where that is too little."""
+    family = RankOneFamily(psr, emission, weighted=newton)
+    if family.kernel_dimension != psr.rank:
+        raise _no_full_rank_action(psr, smallest, thresholds, family)
+    partition = Partition(np.arange(psr.rank))
+    basis = family.basis(draws, rng, newton=newton)
+    transform = _scaled(psr, basis, partition, "none", rng)
+    transform = transform[:, canonical_order(psr.transformed(transform))]
+    residual, noise = family.residual(transform)
+    return SimilarityTransform(
+        matrix=frozen(transform),
+        emission=emission,
+        full_rank_actions=(),
+        partition=partition,
+        diagonals=frozen(np.zeros((0, psr.rank, psr.n_observations))),
+        diagonal_variances=frozen(np.zeros((0, psr.rank, psr.n_observations))),
+        action_singular_values=frozen(smallest),
+        action_thresholds=frozen(thresholds),
+        residual=float(np.sqrt(residual)),
+        diagnostics=_rank_one_notes(psr, residual, noise, emission),
+    )
+
+
+def _rank_one_notes(psr: PSR, residual: float, noise: float, emission: Emission) -> Diagnostics:
+    if residual <= max(RESIDUAL_VARIANCES * noise, 1e-12 * float((psr.updates**2).sum())):
+        return Diagnostics()
+    other = "arrival" if emission == "departure" else "departure"
+    return Diagnostics().noting(
+        "not_rank_one",
+        f"what states show depends on where they lead by {np.sqrt(residual / max(noise, 1e-30)):.0f} times the noise: "
+        f"the log may come from {other} emission, or from more states",
+        residual=residual,
+        noise=noise,
+    )
+
+
+def _no_full_rank_action(
+    psr: PSR, smallest: Floats, thresholds: Floats, family: RankOneFamily
+) -> NotLearnableError:
     listing = ", ".join(
         f"{name} {value:.2g} (needs {threshold:.2g})"
         for name, value, threshold in zip(psr.action_names, smallest, thresholds, strict=True)
     )
     seen = " above the noise" if psr.replicates else ""
+    least = "" if family.counted_all else "at least "
+    fit = "; the process may fit the other emission, or another rank" * (family.kernel_dimension < psr.rank)
     return NotLearnableError(
         f"no action's transition matrix shows full rank {psr.rank}{seen}; smallest singular values: {listing}. "
-        "Log more steps, choose a lower rank, or use learn_psr, which needs no such action",
+        "The rank-one criterion, which needs no such action, fails too: its kernel has dimension "
+        f"{least}{family.kernel_dimension}{' within the noise' if psr.replicates else ''}, not {psr.rank}{fit}. "
+        "Log more steps, choose a lower rank, or use learn_psr, which needs neither",
         singular_values=smallest,
         thresholds=thresholds,
     )
