@@ -123,6 +123,14 @@ def test_states_that_show_the_same_do_not_satisfy_it():
     assert found < pairs
 
 
+def test_the_paper_s_refusal_can_be_had():
+    model = forgetful_model(np.random.default_rng([0, 1]), "departure")
+    psr = naive.stationary_start(model).to_psr()
+    with pytest.raises(NotLearnableError, match="full rank 5") as refused:
+        find_similarity(psr, rank_one=False, rng=0)
+    assert "rank-one" not in str(refused.value)
+
+
 @pytest.mark.parametrize("newton", [True, False])
 def test_hidden_coordinates_are_undone_whatever_they_are(newton):
     model = forgetful_model(np.random.default_rng([0, 1]), "departure")

@@ -79,12 +79,10 @@ def find_similarity(
     draws: int = 30,
     newton: bool = True,
     cell_basis: CellBasis = "nonnegative",
+    rank_one: bool = True,
     rng: RandomSource = None,
 ) -> SimilarityTransform:
     """Jointly diagonalize the observation matrices of all full-rank actions.
-
-    Where no action has full rank, states are told apart by the rank-one decomposition instead (`rank_one`): then
-    every state stands alone, or the log is refused.
 
     Parameters
     ----------
@@ -105,6 +103,9 @@ def find_similarity(
         How states inside a cell, which the log does not determine, are chosen: the basis with the least
         negative probability, the paper's random rotation, or as the eigenvectors came (for a PSR
         that was rotated densely before).
+    rank_one : bool
+        Where no action has full rank, tell states by the independence of what they show and where they lead: then
+        every state stands alone, or the PSR is refused. Without, it is refused at once, as in the paper.
     rng : int or numpy.random.Generator, optional
     """
     generator, _ = resolve_rng(rng)
@@ -112,6 +113,8 @@ def find_similarity(
     _check_options(min_singular_value, observation_tolerance, draws, cell_basis)
     smallest, thresholds = _action_ranks(psr, min_singular_value)
     actions = tuple(int(a) for a in np.flatnonzero(smallest > thresholds))
+    if not actions and not rank_one:
+        raise _no_full_rank_action(psr, smallest, thresholds)
     if not actions:
         return _by_rank_one(psr, emission, smallest, thresholds, draws, newton, generator)
     family = InverseFamily(psr, actions, emission, weighted=newton)
@@ -228,22 +231,29 @@ def _rank_one_notes(psr: PSR, residual: float, noise: float, emission: Emission)
 
 
 def _no_full_rank_action(
-    psr: PSR, smallest: Floats, thresholds: Floats, family: RankOneFamily
+    psr: PSR, smallest: Floats, thresholds: Floats, family: RankOneFamily | None = None
 ) -> NotLearnableError:
     listing = ", ".join(
         f"{name} {value:.2g} (needs {threshold:.2g})"
         for name, value, threshold in zip(psr.action_names, smallest, thresholds, strict=True)
     )
     seen = " above the noise" if psr.replicates else ""
-    least = "" if family.counted_all else "at least "
-    fit = "; the process may fit the other emission, or another rank" * (family.kernel_dimension < psr.rank)
+    without = "" if family is None else _failed_criterion(psr, family)
     return NotLearnableError(
         f"no action's transition matrix shows full rank {psr.rank}{seen}; smallest singular values: {listing}. "
-        "The rank-one criterion, which needs no such action, fails too: its kernel has dimension "
-        f"{least}{family.kernel_dimension}{' within the noise' if psr.replicates else ''}, not {psr.rank}{fit}. "
-        "Log more steps, choose a lower rank, or use learn_psr, which needs neither",
+        f"{without}Log more steps, choose a lower rank, or use learn_psr, which needs no such action",
         singular_values=smallest,
         thresholds=thresholds,
+    )
+
+
+def _failed_criterion(psr: PSR, family: RankOneFamily) -> str:
+    dimension = f"{'' if family.counted_all else 'at least '}{family.kernel_dimension}"
+    seen = " within the noise" if psr.replicates else ""
+    fit = "; the process may fit the other emission, or another rank" * (family.kernel_dimension < psr.rank)
+    return (
+        "The rank-one criterion, which can do without, fails too: its kernel has dimension "
+        f"{dimension}{seen}, not {psr.rank}{fit}. "
     )
 
 
