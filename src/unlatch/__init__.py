@@ -67,6 +67,9 @@ _HOMES = {
     "examine_model": "learn.examine.model",
     "undetermined_entries": "learn.identify.entries",
     "Undetermined": "learn.identify.entries",
+    "certify": "learn.identify.certificate",
+    "Certificate": "learn.identify.certificate",
+    "Direction": "learn.identify.certificate",
     "ExpectedCounts": "learn.likelihood.parameters",
     # learning: the stages of the spectral way, in their order
     "count_sequences": "learn.spectral.counting",
@@ -153,6 +156,9 @@ if TYPE_CHECKING:
     from unlatch.learn.baselines.tensor import learn_tensor as learn_tensor
     from unlatch.learn.examine.log import examine as examine
     from unlatch.learn.examine.model import examine_model as examine_model
+    from unlatch.learn.identify.certificate import Certificate as Certificate
+    from unlatch.learn.identify.certificate import Direction as Direction
+    from unlatch.learn.identify.certificate import certify as certify
     from unlatch.learn.identify.entries import Undetermined as Undetermined
     from unlatch.learn.identify.entries import undetermined_entries as undetermined_entries
     from unlatch.learn.likelihood.parameters import ExpectedCounts as ExpectedCounts

@@ -23,6 +23,7 @@ __all__ = [
     "fixed_point",
     "haar_rotation",
     "inverse",
+    "least_squares",
     "null_basis",
     "orthonormal",
     "project_to_simplex",
@@ -167,6 +168,15 @@ def null_basis(matrix: Floats, dimension: int) -> Floats:
     _finite(matrix)
     _, _, vt = scipy.linalg.svd(matrix)
     result: Floats = vt[len(vt) - dimension :].T
+    return result
+
+
+@own_errstate
+def least_squares(matrix: Floats, target: Floats) -> Floats:
+    """The shortest x that minimizes ``|matrix @ x - target|``."""
+    _finite(matrix)
+    _finite(target)
+    result: Floats = scipy.linalg.lstsq(matrix, target)[0]
     return result
 
 

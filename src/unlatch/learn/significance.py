@@ -20,6 +20,7 @@ __all__ = [
     "FROZEN_SIGMAS",
     "FULL_RANK_SIGMAS",
     "HETEROGENEOUS_SIGMAS",
+    "KERNEL_VARIANCES",
     "LEAK_VARIANCES",
     "RESIDUAL_VARIANCES",
     "ROUNDING",
@@ -56,6 +57,11 @@ the step divides by their gap."""
 HETEROGENEOUS_SIGMAS = 6.0
 """Standard errors by which a state's row must leave that of its cell for the cell to be too coarse: more than what
 tells cells apart, since the cell was judged by the same numbers."""
+
+KERNEL_VARIANCES = 4.0
+"""Times the noise variance (two standard deviations) that the minors of a mixture of states must have for it to be told
+from a state. Many minors are added up, so that noise alone gives about one; below three the models that come out are
+wrong throughout, above four they are right to within their noise."""
 
 LEAK_VARIANCES = 3.0
 """Times the noise variance that may lie outside the leading singular subspaces; at the right rank it is about one."""

@@ -126,6 +126,7 @@ def similarity_of(psr: PSR, task: Task, place: object, *, plain: bool = False) -
         draws=1 if plain else 30,
         newton=not plain,
         cell_basis="none" if plain else "nonnegative",
+        rank_one=False,  # the paper's tables have no entry where no action has full rank
         rng=task.rng("similarity", place, plain),
     )
 

@@ -26,6 +26,7 @@ from unlatch.learn.spectral.joint_diagonalization import (
     off_diagonal_residual,
     random_basis,
 )
+from unlatch.learn.spectral.rank_one import RankOneFamily
 from unlatch.learn.state_order import canonical_order
 
 __all__ = ["CellBasis", "SimilarityTransform", "find_similarity"]
@@ -47,11 +48,11 @@ class SimilarityTransform:
     partition : Partition
     diagonals, diagonal_variances : array, shape (full-rank actions, states, observations)
         Observation rows of the full-rank actions as eigenvalues, averaged over cells, not yet projected;
-        and their sampling variances (zero for an exact PSR).
+        and their sampling variances (zero for an exact PSR). Empty without a full-rank action.
     action_singular_values : array, shape (actions,)
         The smallest singular value of every action's matrix, against ``action_thresholds``.
     residual : float
-        Root mean square of what is left outside the diagonals.
+        Root of the sum of squares of what is left outside the diagonals; without a full-rank action, beside rank one.
     """
 
     matrix: Floats
@@ -78,6 +79,7 @@ def find_similarity(
     draws: int = 30,
     newton: bool = True,
     cell_basis: CellBasis = "nonnegative",
+    rank_one: bool = True,
     rng: RandomSource = None,
 ) -> SimilarityTransform:
     """Jointly diagonalize the observation matrices of all full-rank actions.
@@ -101,6 +103,9 @@ def find_similarity(
         How states inside a cell, which the log does not determine, are chosen: the basis with the least
         negative probability, the paper's random rotation, or as the eigenvectors came (for a PSR
         that was rotated densely before).
+    rank_one : bool
+        Where no action has full rank, tell states by the independence of what they show and where they lead: then
+        every state stands alone, or the PSR is refused. Without, it is refused at once, as in the paper.
     rng : int or numpy.random.Generator, optional
     """
     generator, _ = resolve_rng(rng)
@@ -108,8 +113,10 @@ def find_similarity(
     _check_options(min_singular_value, observation_tolerance, draws, cell_basis)
     smallest, thresholds = _action_ranks(psr, min_singular_value)
     actions = tuple(int(a) for a in np.flatnonzero(smallest > thresholds))
-    if not actions:
+    if not actions and not rank_one:
         raise _no_full_rank_action(psr, smallest, thresholds)
+    if not actions:
+        return _by_rank_one(psr, emission, smallest, thresholds, draws, newton, generator)
     family = InverseFamily(psr, actions, emission, weighted=newton)
     start = random_basis(family.whole, family.weights, draws, generator)
     basis, notes = _checked_start(family, start)
@@ -175,17 +182,78 @@ def _standard_error(psr: PSR, action: int, left: Floats, right: Floats) -> float
     return float(np.sqrt(jackknife_variance(values)))
 
 
-def _no_full_rank_action(psr: PSR, smallest: Floats, thresholds: Floats) -> NotLearnableError:
+# --- without a full-rank action ---------------------------------------------------------------------------
+
+
+def _by_rank_one(
+    psr: PSR,
+    emission: Emission,
+    smallest: Floats,
+    thresholds: Floats,
+    draws: int,
+    newton: bool,
+    rng: np.random.Generator,
+) -> SimilarityTransform:
+    """Every state by itself, as what it shows does not depend on where it leads; refused where that is too little."""
+    family = RankOneFamily(psr, emission, weighted=newton)
+    if family.kernel_dimension != psr.rank:
+        raise _no_full_rank_action(psr, smallest, thresholds, family)
+    partition = Partition(np.arange(psr.rank))
+    basis = family.basis(draws, rng, newton=newton)
+    transform = _scaled(psr, basis, partition, "none", rng)
+    transform = transform[:, canonical_order(psr.transformed(transform))]
+    residual, noise = family.residual(transform)
+    return SimilarityTransform(
+        matrix=frozen(transform),
+        emission=emission,
+        full_rank_actions=(),
+        partition=partition,
+        diagonals=frozen(np.zeros((0, psr.rank, psr.n_observations))),
+        diagonal_variances=frozen(np.zeros((0, psr.rank, psr.n_observations))),
+        action_singular_values=frozen(smallest),
+        action_thresholds=frozen(thresholds),
+        residual=float(np.sqrt(residual)),
+        diagnostics=_rank_one_notes(psr, residual, noise, emission),
+    )
+
+
+def _rank_one_notes(psr: PSR, residual: float, noise: float, emission: Emission) -> Diagnostics:
+    if residual <= max(RESIDUAL_VARIANCES * noise, 1e-12 * float((psr.updates**2).sum())):
+        return Diagnostics()
+    other = "arrival" if emission == "departure" else "departure"
+    return Diagnostics().noting(
+        "not_rank_one",
+        f"what states show depends on where they lead by {np.sqrt(residual / max(noise, 1e-30)):.0f} times the noise: "
+        f"the log may come from {other} emission, or from more states",
+        residual=residual,
+        noise=noise,
+    )
+
+
+def _no_full_rank_action(
+    psr: PSR, smallest: Floats, thresholds: Floats, family: RankOneFamily | None = None
+) -> NotLearnableError:
     listing = ", ".join(
         f"{name} {value:.2g} (needs {threshold:.2g})"
         for name, value, threshold in zip(psr.action_names, smallest, thresholds, strict=True)
     )
     seen = " above the noise" if psr.replicates else ""
+    without = "" if family is None else _failed_criterion(psr, family)
     return NotLearnableError(
         f"no action's transition matrix shows full rank {psr.rank}{seen}; smallest singular values: {listing}. "
-        "Log more steps, choose a lower rank, or use learn_psr, which needs no such action",
+        f"{without}Log more steps, choose a lower rank, or use learn_psr, which needs no such action",
         singular_values=smallest,
         thresholds=thresholds,
+    )
+
+
+def _failed_criterion(psr: PSR, family: RankOneFamily) -> str:
+    dimension = f"{'' if family.counted_all else 'at least '}{family.kernel_dimension}"
+    seen = " within the noise" if psr.replicates else ""
+    fit = "; the process may fit the other emission, or another rank" * (family.kernel_dimension < psr.rank)
+    return (
+        "The rank-one criterion, which can do without, fails too: its kernel has dimension "
+        f"{dimension}{seen}, not {psr.rank}{fit}. "
     )
 
 
