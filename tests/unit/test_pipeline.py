@@ -384,16 +384,19 @@ def same_wherever_one_was() -> POMDP:
 
 
 @pytest.mark.slow
-def test_without_a_full_rank_action_learning_is_refused_unless_the_states_are_given():
-    log = simulate(same_wherever_one_was(), 20_000, rng=0)
-    with pytest.raises(NotLearnableError, match="no action of full rank either; states=2 returns it"):
-        learn_pomdp(log, rng=0)
-    result = learn_pomdp(log, states=2, rng=0)
-    assert "shows full rank 2 above the noise" in result.diagnostics["spectral_refused"].message
+def test_without_a_full_rank_action_the_most_likely_model_comes_back():
+    truth = same_wherever_one_was()
+    log = simulate(truth, 20_000, rng=0)
+    result = learn_pomdp(log, emission="departure", rng=0)
+    assert result.states == 2
+    assert result.full_rank_actions == ()
+    assert "no action's transition matrix shows full rank 2" in result.diagnostics["spectral_refused"].message
     assert result.spectral.pomdp is result.spectral.similarity is result.spectral.partition is None
     assert (result.spectral.refusal.singular_values < result.spectral.refusal.thresholds).all()
     assert result.spectral.psr.rank == 2
-    assert result.pomdp.log_likelihood(log) > same_wherever_one_was().log_likelihood(log)
+    assert result.pomdp.log_likelihood(log) > truth.log_likelihood(log)
+    with pytest.raises(NotLearnableError, match="full rank"):
+        learn_pomdp(log, emission="departure", refine=None, rng=0)
 
 
 def test_likelihood_goes_on_where_the_spectral_stages_refuse():
