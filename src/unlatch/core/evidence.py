@@ -42,8 +42,10 @@ class Evidence:
         How the observation comes about in the chosen model: "departure", "arrival", or the latter with rewards by the
         state left. Empty if unknown.
     emission_scores : mapping of str to float
-        Nats relative to the chosen model, by emission, at the best number of states of each; only what was compared.
-        One that was given up early, with more states and still behind, has the score that it had then.
+        Nats relative to the chosen model, by emission, at the best number of states of each; only what was compared to
+        the end.
+    emissions_given_up : tuple of str
+        Those whose search ended early, as they had more states than another and were behind nevertheless.
     """
 
     states: int
@@ -56,6 +58,7 @@ class Evidence:
     fixed: bool = False
     emission: str = ""
     emission_scores: Mapping[str, float] = field(default_factory=dict)
+    emissions_given_up: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.gap >= 0:
@@ -65,9 +68,14 @@ class Evidence:
 
     @property
     def emission_gap(self) -> float:
-        """How many nats the next best emission lies behind; infinite if no other was compared."""
+        """How many nats the next best emission lies behind; infinite if no other was compared to the end."""
         others = [-score for name, score in self.emission_scores.items() if name != self.emission]
-        return max(min(others), 0.0) if others else np.inf
+        return max(0.0, min(others)) if others else np.inf
+
+    @property
+    def emissions_compared(self) -> int:
+        """How many emissions were tried."""
+        return len(self.emission_scores) + len(self.emissions_given_up)
 
     def __str__(self) -> str:
         states = f"{self.states} state{'s' * (self.states != 1)}" + " as asked" * self.fixed
@@ -81,6 +89,10 @@ class Evidence:
             text += f"; about {self.steps_to_settle} more steps would settle it"
         if np.isfinite(self.emission_gap):
             text += f"; {self.emission} emission by {self.emission_gap:.1f} nats"
+        elif self.emissions_given_up:
+            text += f"; {self.emission} emission"
+        if self.emissions_given_up:
+            text += f" ({' and '.join(self.emissions_given_up)} given up: behind with more states)"
         return text if self.complete else text + "; the search was cut short"
 
     def _repr_html_(self) -> str:
@@ -93,6 +105,7 @@ class Evidence:
         values = asdict(self)
         values["scores"] = {str(count): float(score) for count, score in self.scores.items()}
         values["gap"] = float(self.gap) if np.isfinite(self.gap) else None
+        values["emissions_given_up"] = list(self.emissions_given_up)
         values["emission_scores"] = {name: float(score) for name, score in self.emission_scores.items()}
         return values
 
@@ -114,6 +127,7 @@ class Evidence:
                 emission_scores={
                     str(name): float(score) for name, score in values.get("emission_scores", {}).items()
                 },
+                emissions_given_up=tuple(str(name) for name in values.get("emissions_given_up", ())),
             )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise DataError(f"evidence: {type(error).__name__}: {error}") from None

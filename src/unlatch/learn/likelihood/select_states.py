@@ -158,7 +158,16 @@ def _climbed_where_close(contenders: list[_Contender]) -> list[_Contender]:
     """The contenders, the first with its final model, and so those that come close to it; the best first."""
     close = [c for c in contenders if c.score > contenders[0].score - _CLOSE]
     climbed = sorted((contender.climb() for contender in close), key=lambda c: -c.final_score)
-    return climbed + [contender for contender in contenders if contender not in close]
+    equals = [c for c in climbed if c.final_score > climbed[0].final_score - SETTLED]
+    first = min(equals, key=_convention)
+    return [first, *(c for c in climbed if c is not first), *(c for c in contenders if c not in close)]
+
+
+def _convention(contender: _Contender) -> tuple[int, bool, bool]:
+    """What is taken where the log does not decide: fewer states, then what most files and environments mean by an
+    observation, that of the state reached; rewards with it."""
+    hypothesis = contender.hypothesis
+    return contender.chosen.n_states, hypothesis.emission != "arrival", hypothesis.rewards_apart
 
 
 def _with_states(search: StateSearch, states: int, budget: Budget, rng: np.random.Generator) -> _Contender:
@@ -192,7 +201,10 @@ def _evidence(contenders: list[_Contender], *, fixed: bool) -> Evidence:
     return replace(
         weighed,
         emission=str(first.hypothesis),
-        emission_scores={str(other.hypothesis): _behind(other, first) for other in contenders},
+        emission_scores={
+            str(other.hypothesis): _behind(other, first) for other in contenders if not other.search.given_up
+        },
+        emissions_given_up=tuple(str(other.hypothesis) for other in contenders if other.search.given_up),
     )
 
 
