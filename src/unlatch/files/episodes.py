@@ -106,8 +106,8 @@ class Episodes:
         late = np.flatnonzero(rows.openings & ~begins)
         if len(late):
             raise DataError(
-                f"{self._place(int(rows.lines[late[0]]), ACTION)}: an empty cell, in a row that is not the first of its "
-                "episode; only what was shown before the first action has none: complete it, or let a new episode "
+                f"{self._place(int(rows.lines[late[0]]), ACTION)}: an empty cell, in a row that is not the first of "
+                "its episode; only what was shown before the first action has none: complete it, or let a new episode "
                 "begin after it with missing='split' (--missing split)"
             )
 

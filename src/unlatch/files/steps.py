@@ -152,7 +152,8 @@ class _Cells(NamedTuple):
         return _Cells(self.block, self.starts[:, rows], self.ends[:, rows], self.lines[rows])
 
 
-class _Places(NamedTuple):
+@dataclass(frozen=True)
+class _Places:
     """Spells a cell of the file in messages; the last name is the one of `FIRST`."""
 
     where: str
@@ -280,7 +281,9 @@ class StepReader:
         """Of every episode, each replaced by its entry in ``table``; None if there are none."""
         if not self.episodes.opened:
             return None
-        return table[np.concatenate([part.first for part in self._parts if part.first is not None])]
+        codes = np.concatenate([part.first for part in self._parts if part.first is not None])
+        result: Ints = table[codes]
+        return result
 
     def _read_block(self, block: bytes, *, final: bool) -> tuple[int, bytes]:
         """Take the whole rows of ``block``; gives back how it ended and the bytes of a partial row."""
