@@ -163,7 +163,13 @@ def test_endings_first_observations_and_rewards_beside_come_back_bit_for_bit(pat
     assert written["first_observation_names"] == ["dark", "dim", "light"]
     assert written["reward_values"] == [-1.5, 0.0, 1e-300]
     save_model(path, SMALL)
-    absent = {"terminal", "first_observations", "first_observation_names", "reward_values", "reward_probabilities"}
+    absent = {
+        "terminal",
+        "first_observations",
+        "first_observation_names",
+        "reward_values",
+        "reward_probabilities",
+    }
     assert absent.isdisjoint(json.loads(path.read_text())["pomdp"])
 
 
@@ -862,17 +868,26 @@ def test_c19_inconsistent_models(
         ({"first_observations": [[0.5, 0, 0]] * 4}, "pomdp: first_observations: row [0] sums to 0.5"),
         ({"first_observations": "dark"}, "pomdp: first_observations"),
         ({"first_observations": None}, "pomdp: first_observation_names without first_observations"),
-        ({"first_observation_names": ["a", "b"]}, "pomdp: first_observations: shape (4, 3) for 4 states and 2 names"),
+        (
+            {"first_observation_names": ["a", "b"]},
+            "pomdp: first_observations: shape (4, 3) for 4 states and 2 names",
+        ),
         ({"first_observation_names": ["a", "a", "b"]}, "stands twice"),
         ({"first_observation_names": "abc"}, "pomdp: first_observation_names must be a list"),
-        ({"first_observation_names": None}, "pomdp: first_observations: shape (4, 3) for 4 states and 2 names"),
+        (
+            {"first_observation_names": None},
+            "pomdp: first_observations: shape (4, 3) for 4 states and 2 names",
+        ),
         ({"reward_values": [0.0, -1.5, 1.0]}, "rewards, which must increase"),
         ({"reward_values": [0.0, 1.0]}, "pomdp: reward_probabilities: shape (1, 4, 3)"),
         ({"reward_values": None}, "pomdp: reward_values and reward_probabilities belong together"),
         ({"reward_values": [["x"]]}, "pomdp: reward_values"),
         ({"reward_probabilities": None}, "pomdp: reward_values and reward_probabilities belong together"),
         ({"reward_probabilities": [[[1, 0, 0]]]}, "pomdp: reward_probabilities: shape (1, 1, 3)"),
-        ({"reward_probabilities": [[[1, 0.5, 0]] * 4]}, "pomdp: reward_probabilities: row [0, 0] sums to 1.5"),
+        (
+            {"reward_probabilities": [[[1, 0.5, 0]] * 4]},
+            "pomdp: reward_probabilities: row [0, 0] sums to 1.5",
+        ),
         ({"symbol_rewards": [0, 1]}, "not both: leave symbol_rewards out"),
     ],
 )

@@ -508,7 +508,9 @@ def _model(
     if "terminal" in arguments:
         arguments["terminal"] = _states(section, arguments["terminal"])
     if "first_observation_names" in arguments and "first_observations" not in arguments:
-        raise DataError(f"{section}: first_observation_names without first_observations; give both or neither")
+        raise DataError(
+            f"{section}: first_observation_names without first_observations; give both or neither"
+        )
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", RepairWarning)
         try:
