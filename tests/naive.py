@@ -88,17 +88,18 @@ def path_probability(pomdp: POMDP, actions: Sequence[int], observations: Sequenc
 
 def log_probability(pomdp: POMDP, log: Trajectory) -> float:
     """``log P(log | actions)`` with all that model and log both know of, as a sum over every path of states."""
-    return sum(math.log(_episode_probability(pomdp, log, k)) for k in range(log.n_episodes))
+    return sum(math.log(episode_probability(pomdp, log, k)) for k in range(log.n_episodes))
 
 
-def _episode_probability(pomdp: POMDP, log: Trajectory, episode: int) -> float:
+def episode_probability(pomdp: POMDP, log: Trajectory, episode: int) -> float:
+    """That of one episode, not as a logarithm."""
     start, end = int(log.episode_starts[episode]), int(log.episode_ends[episode])
     total = 0.0
     for path in itertools.product(range(pomdp.n_states), repeat=end - start + 1):
         probability = pomdp.initial[path[0]]
         if pomdp.first_observations is not None and log.first_observations is not None:
             probability *= pomdp.first_observations[path[0], log.first_observations[episode]]
-        for t, left, reached in zip(range(start, end), path, path[1:], strict=True):
+        for t, (left, reached) in enumerate(itertools.pairwise(path), start=start):
             action, over = log.actions[t], reached in pomdp.terminal
             shower = left if pomdp.emission == "departure" else reached
             probability *= pomdp.transitions[action, left, reached]
