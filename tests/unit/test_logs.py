@@ -620,6 +620,14 @@ def test_rows_without_an_action_are_first_observations(read: Any) -> None:
     assert len(log.diagnostics) == 0
 
 
+def test_the_example_of_the_documentation(read: Any) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "files.md").read_text()
+    log = read(page[page.index("**First observations.**") :].split("```\n")[1])
+    assert first(log) == ["dark", "light"]
+    assert log.terminated.tolist() == [False, True, False]
+    assert log.episode_starts.tolist() == [0, 2]
+
+
 def test_without_a_column_for_it_a_first_observation_starts_an_episode(read: Any) -> None:
     log = read("action,observation\n,x\na,x\n,y\na,y\nb,y\n")
     assert first(log) == ["x", "y"]
