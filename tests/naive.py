@@ -86,6 +86,35 @@ def path_probability(pomdp: POMDP, actions: Sequence[int], observations: Sequenc
     return float(total)
 
 
+def log_probability(pomdp: POMDP, log: Trajectory) -> float:
+    """``log P(log | actions)`` with all that model and log both know of, as a sum over every path of states."""
+    return sum(math.log(episode_probability(pomdp, log, k)) for k in range(log.n_episodes))
+
+
+def episode_probability(pomdp: POMDP, log: Trajectory, episode: int) -> float:
+    """That of one episode, not as a logarithm."""
+    start, end = int(log.episode_starts[episode]), int(log.episode_ends[episode])
+    total = 0.0
+    for path in itertools.product(range(pomdp.n_states), repeat=end - start + 1):
+        probability = pomdp.initial[path[0]]
+        if pomdp.first_observations is not None and log.first_observations is not None:
+            probability *= pomdp.first_observations[path[0], log.first_observations[episode]]
+        for t, (left, reached) in enumerate(itertools.pairwise(path), start=start):
+            action, over = log.actions[t], reached in pomdp.terminal
+            shower = left if pomdp.emission == "departure" else reached
+            probability *= pomdp.transitions[action, left, reached]
+            probability *= pomdp.observations[action, shower, log.observations[t]]
+            if pomdp.reward_probabilities is not None and log.rewards is not None:
+                paid = pomdp.reward_values.tolist().index(log.rewards[t])
+                probability *= pomdp.reward_probabilities[action, left, paid]
+            if pomdp.terminal and log.terminated is not None:
+                probability *= over == log.terminated[t]
+            elif pomdp.terminal and t < end - 1:  # whatever the log tells, the episode went on
+                probability *= not over
+        total += probability
+    return float(total)
+
+
 def filter_steps(
     model: PSR, actions: Sequence[int], observations: Sequence[int]
 ) -> tuple[float, list[float], int]:
@@ -188,6 +217,42 @@ def simulate(
     return actions, observations, state
 
 
+def simulate_episodes(
+    pomdp: POMDP, rng: np.random.Generator, *, episodes: int, longest: int = 10_000
+) -> Trajectory:
+    """Episodes of uniform exploration, each to its end or to ``longest`` steps, with all that the model can show."""
+    actions, observations, rewards, terminated, starts, first = [], [], [], [], [], []
+    for _ in range(episodes):
+        starts.append(len(actions))
+        state = draw(pomdp.initial.tolist(), rng.random())
+        if pomdp.first_observations is not None:
+            first.append(draw(pomdp.first_observations[state].tolist(), rng.random()))
+        for _ in range(longest):
+            action = int(rng.integers(pomdp.n_actions))
+            following = draw(pomdp.transitions[action, state].tolist(), rng.random())
+            shower = state if pomdp.emission == "departure" else following
+            actions.append(action)
+            observations.append(draw(pomdp.observations[action, shower].tolist(), rng.random()))
+            if pomdp.reward_probabilities is not None:
+                paid = draw(pomdp.reward_probabilities[action, state].tolist(), rng.random())
+                rewards.append(float(pomdp.reward_values[paid]))
+            terminated.append(following in pomdp.terminal)
+            state = following
+            if terminated[-1]:
+                break
+    return Trajectory(
+        actions,
+        observations,
+        pomdp.action_names,
+        pomdp.observation_names,
+        rewards=rewards or None,
+        episode_starts=starts,
+        terminated=terminated,
+        first_observations=first or None,
+        first_observation_names=pomdp.first_observation_names if first else None,
+    )
+
+
 # --- the simplex ----------------------------------------------------------------------------------------
 
 
@@ -222,6 +287,38 @@ def random_pomdp(
         observations=rng.dirichlet(np.full(observations, concentration), (actions, states)),
         initial=rng.dirichlet(np.ones(states)),
         emission=emission,
+    )
+
+
+def random_episodic_pomdp(
+    rng: np.random.Generator,
+    *,
+    states: int = 2,
+    ends: int = 1,
+    actions: int = 2,
+    observations: int = 2,
+    first: int = 0,
+    rewards: int = 0,
+    emission: str = "departure",
+    ending: float = 0.2,
+) -> POMDP:
+    """A random model in which a step ends the episode with probability ``ending``; the last states are terminal."""
+    plain = random_pomdp(rng, states=states, actions=actions, observations=observations)
+    total = states + ends
+    transitions = np.zeros((actions, total, total))
+    transitions[:, :states, :states] = (1 - ending) * plain.transitions
+    transitions[:, :states, states:] = ending * rng.dirichlet(np.ones(ends), (actions, states))
+    transitions[:, states:, states:] = np.eye(ends)
+    return POMDP(
+        transitions=transitions,
+        observations=rng.dirichlet(np.ones(observations), (actions, total)),
+        initial=np.append(plain.initial, np.zeros(ends)),
+        emission=emission,
+        terminal=tuple(range(states, total)),
+        first_observations=rng.dirichlet(np.ones(first), total) if first else None,
+        first_observation_names=tuple("abcdef"[:first]) if first else None,
+        reward_values=np.arange(rewards) - 1.0 if rewards else None,
+        reward_probabilities=rng.dirichlet(np.ones(rewards), (actions, total)) if rewards else None,
     )
 
 

@@ -145,7 +145,7 @@ class Table:
         self.slots = np.full(2, -1, dtype=np.int64)
         self.symbols = np.zeros((1, 6), dtype=np.int64)
         self.arena = np.zeros(1, dtype=np.uint8)
-        self.counts = np.zeros(6, dtype=np.int64)
+        self.counts = np.zeros(text.COLUMNS + 2, dtype=np.int64)
 
     def grow(self, place: Callable[..., None]) -> None:
         self.slots = np.full(2 * len(self.slots), -1, dtype=np.int64)

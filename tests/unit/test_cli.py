@@ -104,6 +104,8 @@ def test_options_are_those_of_learn_pomdp_with_the_same_defaults() -> None:
         "no_header",
         "ignore_reward",
         "ignore_probability",
+        "ignore_terminated",
+        "ignore_truncated",
         *inspect.signature(unlatch.read_log).parameters,
     }
     values = learn.make_context("learn", ["log.csv", "-o", "m.json"]).params
@@ -239,6 +241,50 @@ def test_probabilities_can_be_left_out(
     code, out, _ = call(capfd, *arguments, "--ignore-probability")
     assert code == 0
     assert "2 hidden states" in out
+
+
+def test_learn_tells_how_many_episodes_ended(
+    capfd: pytest.CaptureFixture[str], folder: Path, tmp_path: Path
+) -> None:
+    log = unlatch.read_log(folder / "log.csv").head(4_000)
+    lengths = np.tile([3, 9, 5, 8], 160)
+    starts = np.append(0, np.cumsum(lengths))
+    starts = starts[starts < len(log)]
+    ended = np.isin(np.arange(len(log)), starts[1::2] - 1)
+    episodes = replace(log, episode_starts=starts, terminated=ended)
+    unlatch.write_log(tmp_path / "log.csv", episodes)
+    arguments = [
+        "learn",
+        str(tmp_path / "log.csv"),
+        "-o",
+        str(tmp_path / "m.json"),
+        "--no-refine",
+        "--seed",
+        "0",
+    ]
+    code, out, _ = call(capfd, *arguments)
+    assert code == 0
+    assert f"{ended.sum()} of {len(starts)} episodes ended, {len(starts) - ended.sum()} were cut" in out
+    assert "does not say whether they ended" not in out
+    code, out, _ = call(capfd, *arguments, "--ignore-terminated")
+    assert code == 0
+    assert "episodes ended" not in out
+    assert "does not say whether they ended" in out
+
+
+def test_endings_are_named_or_left_out(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("action,observation,terminated\na,x,0\na,x,maybe\n")
+    arguments = ["learn", str(tmp_path / "log.csv"), "-o", str(tmp_path / "m.json")]
+    code, _, err = call(capfd, *arguments)
+    assert code == 3
+    assert "line 3, column 'terminated': 'maybe' is neither true nor false" in err
+    assert "--ignore-terminated" in err
+    code, _, err = call(capfd, *arguments, "--terminated", "terminated", "--ignore-terminated")
+    assert code == 2
+    assert "--terminated and --ignore-terminated exclude each other" in err
+    code, _, err = call(capfd, *arguments, "--truncated", "cut")
+    assert code == 3
+    assert "no column 'cut' for the truncated" in err
 
 
 def test_show_prints_every_action(capfd: pytest.CaptureFixture[str], folder: Path, tmp_path: Path) -> None:

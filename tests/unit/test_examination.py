@@ -491,6 +491,110 @@ def test_too_few_states_fit_poorly():
     assert result.diagnostics["poor_fit"].details["p_value"] < 1e-6
 
 
+# --- episodes that end ----------------------------------------------------------------------------------
+
+
+def episodic(seed, **options):
+    """A model, and a log of its episodes, some of which a time limit cuts."""
+    model = naive.random_episodic_pomdp(np.random.default_rng(seed), states=3, observations=3, **options)
+    rng = np.random.default_rng(seed + 100)
+    return model, naive.simulate_episodes(model, rng, episodes=2_500, longest=25)
+
+
+@pytest.mark.parametrize("emission", ["departure", "arrival"])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"ends": 2, "ending": 0.05}, {"first": 3}, {"rewards": 3}, {"first": 2, "rewards": 2}],
+    ids=str,
+)
+def test_true_models_of_episodes_that_end_are_passed_over(emission, options):
+    model, log = episodic(1, emission=emission, **options)
+    assert names(examine(log)) == []
+    assert names(examine_model(model, log)) == []
+    told_less = replace(log, terminated=None, first_observations=None, rewards=None)
+    assert names(examine_model(model, told_less)) == []
+    assert misfit(model, log).impossible == 0
+
+
+def test_a_model_whose_episodes_go_on_for_ever_would_not_be_the_true_one():
+    """The beliefs of a model that forgets that an episode goes on drift into its end, where placeholders are shown."""
+    model, log = episodic(3, ending=0.3, emission="arrival")
+    endless = replace(model, terminal=())
+    assert names(examine_model(model, log)) == []
+    assert "poor_fit" in names(examine_model(endless, log))
+
+
+def test_wrong_endings_fit_poorly():
+    model, log = episodic(2, ending=0.1)
+    moves = model.transitions.copy()
+    moves[:, :3] = moves[:, :3] * 0.6 / 0.9  # as if an episode were four times as likely to end
+    moves[:, :3, 3] = 0.4
+    wrong = replace(model, transitions=moves)
+    assert "poor_fit" in names(examine_model(wrong, log))
+    assert "poor_fit" not in names(examine_model(wrong, replace(log, terminated=None)))  # nobody could tell
+
+
+def test_impossible_first_observations_and_endings_are_counted():
+    model = naive.random_episodic_pomdp(np.random.default_rng(0), first=2)
+    log = naive.simulate_episodes(model, np.random.default_rng(1), episodes=50)
+    never = replace(model, first_observations=np.tile([1.0, 0.0], (3, 1)))
+    found = examine_model(never, log)["poor_fit"].details
+    assert found["impossible"] == int((log.first_observations == 1).sum()) > 0
+    endless = replace(
+        model,
+        transitions=np.tile([[0.5, 0.5, 0], [0.5, 0.5, 0], [0, 0, 1]], (2, 1, 1)),
+        first_observations=None,
+    )
+    assert examine_model(endless, log)["poor_fit"].details["impossible"] == 50
+
+
+def lengthy(lengths, **fields):
+    """A log of episodes of these lengths."""
+    steps = sum(lengths)
+    rng = np.random.default_rng(0)
+    starts = np.cumsum([0, *lengths[:-1]])
+    return Trajectory(rng.integers(0, 2, steps), rng.integers(0, 3, steps), episode_starts=starts, **fields)
+
+
+def test_episodes_of_different_lengths_want_endings():
+    note = examine(lengthy([9, 7, 153, 20]))["endings_not_told"]
+    assert (
+        "episodes have different lengths (7 to 153) and the log does not say whether they ended"
+        in note.message
+    )
+    assert "Add a column terminated (Trajectory(terminated=...))" in note.message
+    assert note.details == {"shortest": 7, "longest": 153, "episodes": 4}
+    limited = [20] * 30 + [3] + [20] * 5  # a time limit, and an ending before it
+    assert "endings_not_told" in examine(lengthy(limited))
+
+
+@pytest.mark.parametrize("lengths", [[40], [40, 20], [40] * 9, [40] * 9 + [3], [40] * 9 + [60]], ids=str)
+def test_a_fixed_horizon_has_no_endings_to_tell(lengths):
+    assert "endings_not_told" not in examine(lengthy(lengths))
+
+
+def test_told_endings_are_not_asked_for():
+    lengths = [9, 7, 153, 20]
+    assert "endings_not_told" not in examine(lengthy(lengths, terminated=np.zeros(sum(lengths), dtype=bool)))
+
+
+def test_other_examinations_of_episodes_that_end():
+    """Policies, copies and changes are found across many episodes as in one that is long."""
+    model = naive.random_episodic_pomdp(np.random.default_rng(4), states=3, observations=3, ending=0.01)
+    log = naive.simulate_episodes(model, np.random.default_rng(5), episodes=150, longest=200)
+    twice = joined(log, log, episodes=True)
+    assert "repeated_log" in examine(replace(twice, terminated=np.tile(log.terminated, 2)))
+    other = replace(log, observations=(log.observations + 1) % 3)
+    changed = joined(log, other, episodes=True)
+    assert "drift" in examine(changed)
+    refuse_deterministic_policy(log)
+    followed = np.append(0, log.observations[:-1] % 2)
+    with pytest.raises(NotLearnableError, match="settles the action"):
+        refuse_deterministic_policy(replace(log, actions=followed))
+    few = naive.simulate_episodes(model, np.random.default_rng(0), episodes=3, longest=40)
+    assert "several_classes" not in examine_model(model, few)
+
+
 # --- the parts ------------------------------------------------------------------------------------------
 
 
@@ -498,15 +602,17 @@ def test_too_few_states_fit_poorly():
 def test_predictions_equal_explicit_ones(version, rng, emission):
     model = naive.random_pomdp(rng, states=3, emission=emission)
     actions, observations = rng.integers(0, 2, 60), rng.integers(0, 3, 60)
-    begins = np.isin(np.arange(60), [0, 25])
+    begins = np.full(60, -1)
+    begins[[0, 25, 40]] = [0, 1, 0]
+    starts = np.array([model.initial, rng.dirichlet(np.ones(3))])
     shown = model.updates.sum(axis=3)
     predicted, belief = np.empty((60, 3)), np.full(3, 1 / 3)
     lost = version(predict_steps)(
-        model.updates, shown, model.initial, belief.copy(), belief, begins, actions, observations, predicted
+        model.updates, shown, starts, belief.copy(), belief, begins, actions, observations, predicted
     )
     expected = model.initial
     for t in range(60):
-        expected = model.initial if begins[t] else expected
+        expected = starts[begins[t]] if begins[t] >= 0 else expected
         np.testing.assert_allclose(predicted[t], model.predict(expected)[actions[t]], rtol=1e-12)
         expected = expected @ model.updates[actions[t], observations[t]]
         expected = expected / expected.sum()
@@ -523,10 +629,10 @@ def test_after_the_impossible_anything_is_possible(version):
     lost = version(predict_steps)(
         updates,
         updates.sum(axis=3),
-        np.array([1.0, 0]),
+        np.array([[1.0, 0]]),
         anything,
         anything.copy(),
-        nothing == 1,
+        nothing - 1,
         nothing,
         observations,
         predicted,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -69,6 +70,8 @@ def hostile_model():
         observation_names=(HOSTILE, QUOTES),
         state_names=(QUOTES, HOSTILE),
         untried_actions=(HOSTILE,),
+        first_observations=np.full((2, 2), 0.5),
+        first_observation_names=(QUOTES, HOSTILE),
     )
 
 
@@ -93,6 +96,27 @@ def test_a_model_shows_its_rows():
     text = read(domains.tiger()._repr_html_())
     assert {"listen", "hear-left|-1", "tiger-left", "0.85", "shows", "leads to", "starts in"} <= set(text)
     assert "0" not in text  # zeros are left empty
+
+
+def test_a_model_with_an_end_shows_it():
+    model = POMDP(
+        [[[0.75, 0.25], [0, 1]]],
+        [[[1.0, 0.0], [0.0, 1.0]]],
+        [1, 0],
+        state_names=("begin", "over"),
+        observation_names=("dark", "void"),
+        terminal=1,
+        first_observations=[[0.625, 0.375], [1, 0]],
+        first_observation_names=("bell", "silence"),
+        reward_values=[-1, 7],
+        reward_probabilities=[[[0.875, 0.125], [0, 1]]],
+    )
+    text = read(model._repr_html_())
+    assert "the end, where nothing more happens: over" in text
+    assert {"shows first", "bell", "0.375", "pays", "7", "0.875", "0.25"} <= set(text)
+    assert text.count("over") == 2  # where an episode may start, and where it may lead; no row of its own
+    arrival = read(replace(model, emission="arrival")._repr_html_())
+    assert arrival.count("over") == 3
 
 
 @pytest.mark.parametrize("states", [13, 14, 60])

@@ -142,7 +142,7 @@ def test_a3_few_steps_can_be_read(read: Any, steps: int) -> None:
 @pytest.mark.parametrize(
     ("rows", "line", "count", "what"),
     [
-        ("x,y\n,y\nx,y\n,\n", 3, 2, "an empty cell in column 'action'"),
+        ("x,y\n,\nx,y\n,\n", 3, 2, "an empty cell in column 'action'"),
         ('x,y\nx,""\nx,y\n', 3, 1, "an empty cell in column 'observation'"),
         ("x,y\n\nx,y\n", 3, 1, "a blank line"),
         ("x,y\n\n\nx,\nx,y\n", 3, 3, "a blank line"),
@@ -538,6 +538,188 @@ def test_gaps_across_calls(read: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         assert log.diagnostics == expected.diagnostics
 
 
+# ---------------------------------------------------------------- endings
+
+
+@pytest.mark.parametrize(
+    ("yes", "no"),
+    [("true", "false"), ("True", "FALSE"), ("1", "0"), ("1.0", "0.0"), ("yes", "no"), (" Y", "n")],
+)
+def test_endings_start_episodes(read: Any, yes: str, no: str) -> None:
+    log = read(f"action,observation,terminated\na,x,{no}\nb,x,{yes}\na,y,{yes}\nb,y,{no}\n")
+    assert log.terminated.tolist() == [False, True, True, False]
+    assert log.episode_starts.tolist() == [0, 2, 3]
+    assert len(log.diagnostics) == 0
+
+
+def test_truncation_starts_an_episode_and_is_no_ending(read: Any) -> None:
+    log = read("action,observation,terminated,truncated\na,x,0,1\na,x,1,1\na,x,1,0\na,x,0,0\n")
+    assert log.episode_starts.tolist() == [0, 1, 2, 3]
+    assert log.terminated.tolist() == [False, True, True, False]  # where both are said, it ended
+    assert len(log.diagnostics) == 0
+
+
+def test_truncation_alone_says_nothing_of_endings(read: Any) -> None:
+    log = read("action,observation,truncated\na,x,false\na,x,true\na,x,false\n")
+    assert log.terminated is None
+    assert log.episode_starts.tolist() == [0, 2]
+
+
+def test_truncation_inside_what_one_episode_is_called_cuts_it(read: Any) -> None:
+    log = read("action,observation,episode,truncated\na,x,0,0\na,x,0,1\na,x,0,0\na,x,1,0\n")
+    assert log.episode_starts.tolist() == [0, 2, 3]
+
+
+@pytest.mark.parametrize("column", ["terminated", "truncated"])
+@pytest.mark.parametrize("cell", ["", "2", "done", "nan", "-1", "tru", "x" * 3000])
+def test_ending_that_is_neither_true_nor_false(read: Any, column: str, cell: str) -> None:
+    content = f"action,observation,{column}\na,x,0\na,x,1\na,x,{cell}\n"
+    message = refusal(read, content)
+    assert (
+        f"line 4, column '{column}': {cell[:40]!r} is neither true nor false; write true or false" in message
+    )
+    assert f"{column}=None (--ignore-{column})" in message
+    log = read(content, **{column: None})
+    assert log.terminated is None
+    assert log.n_episodes == 1
+    assert log.diagnostics["ignored_columns"].details == {"columns": [column]}
+
+
+def test_episode_that_goes_on_after_its_ending(read: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = "action,observation,episode,terminated\na,x,0,0\na,x,0,1\na,x,0,0\n"
+    for rows in (1, 2, 3):
+        monkeypatch.setattr(steps, "ROWS_PER_CALL", rows)
+        message = refusal(read, content)
+        assert "line 4, column 'episode': the episode goes on, though it terminated on line 3" in message
+        assert "a number of its own" in message
+
+
+def test_other_names_of_endings(read: Any) -> None:
+    content = "action,observation,done,cut\na,x,0,1\na,x,1,0\na,x,0,0\n"
+    log = read(content, terminated="done", truncated="cut")
+    assert log.terminated.tolist() == [False, True, False]
+    assert log.episode_starts.tolist() == [0, 1, 2]
+    assert "no column 'over' for the terminated" in refusal(read, content, terminated="over")
+
+
+# ---------------------------------------------------------------- first observations
+
+
+def first(log: Trajectory) -> list[str]:
+    return [log.first_observation_names[code] for code in log.first_observations.tolist()]
+
+
+def test_rows_without_an_action_are_first_observations(read: Any) -> None:
+    log = read("episode,action,observation,reward\n0,,dark,\n0,a,x,1\n0,b,y,2\n1,,light,0\n1,a,y,3\n")
+    assert first(log) == ["dark", "light"]
+    assert pairs(log) == [("a", "x"), ("b", "y"), ("a", "y")]
+    assert log.observation_names == ("x", "y")
+    assert log.first_observation_names == ("dark", "light")
+    assert log.rewards.tolist() == [1.0, 2.0, 3.0]
+    assert log.episode_starts.tolist() == [0, 2]
+    assert len(log.diagnostics) == 0
+
+
+def test_the_example_of_the_documentation(read: Any) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "files.md").read_text()
+    log = read(page[page.index("**First observations.**") :].split("```\n")[1])
+    assert first(log) == ["dark", "light"]
+    assert log.terminated.tolist() == [False, True, False]
+    assert log.episode_starts.tolist() == [0, 2]
+
+
+def test_without_a_column_for_it_a_first_observation_starts_an_episode(read: Any) -> None:
+    log = read("action,observation\n,x\na,x\n,y\na,y\nb,y\n")
+    assert first(log) == ["x", "y"]
+    assert log.episode_starts.tolist() == [0, 1]
+    assert read(",x\na,x\n,y\na,y\nb,y\n", header=False) == log
+
+
+def test_first_observations_and_endings(read: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = (
+        "action,observation,probability,terminated,truncated\n,x,,,\na,x,.5,0,0\na,y,.5,1,0\n,y,0,0,false\n"
+        'a,"y""",1,0,1\n,"y""",,,\na,y,1,no,no\n'
+    )
+    expected = read(content)
+    assert first(expected) == ["x", "y", 'y"']
+    assert expected.episode_starts.tolist() == [0, 2, 3]
+    assert expected.terminated.tolist() == [False, True, False, False]
+    for rows in (1, 2, 3, 4, 5):
+        monkeypatch.setattr(steps, "ROWS_PER_CALL", rows)
+        assert read(content) == expected
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 100])
+def test_first_observation_in_the_middle_of_an_episode(
+    read: Any, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    monkeypatch.setattr(steps, "ROWS_PER_CALL", rows)
+    head = "action,observation,episode\n"
+    message = refusal(read, head + ",x,0\na,x,0\n,x,0\na,x,0\n")
+    assert "line 4, column 'action': an empty cell, in a row that is not the first of its episode" in message
+    assert "--missing split" in message
+    assert "line 3, column 'action'" in refusal(read, head + ",x,0\n,y,0\na,x,0\n")  # two for one episode
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 100])
+@pytest.mark.parametrize(
+    ("content", "without", "with_one"),
+    [
+        ("action,observation,episode\n,x,0\na,x,0\na,x,1\n,x,2\na,x,2\n", 4, 2),
+        ("action,observation,episode\na,x,0\n,x,1\na,x,1\n", 2, 3),
+        ("action,observation\na,x\na,x\n,y\na,x\n", 2, 4),
+        ("action,observation,terminated\n,x,\na,x,1\na,x,0\n", 4, 2),
+        ("action,observation,episode\n,x,0\na,x,1\n", 3, 2),
+    ],
+)
+def test_episode_without_a_first_observation_among_others(
+    read: Any, monkeypatch: pytest.MonkeyPatch, content: str, without: int, with_one: int, rows: int
+) -> None:
+    monkeypatch.setattr(steps, "ROWS_PER_CALL", rows)
+    message = refusal(read, content)
+    assert (
+        f"line {without}: an episode begins without a first observation, but line {with_one} has" in message
+    )
+    assert "Give every episode one" in message
+    assert "--missing split" in message
+
+
+@pytest.mark.parametrize(
+    ("column", "cell"), [("reward", "1"), ("probability", ".5"), ("terminated", "true"), ("truncated", "1")]
+)
+def test_first_observation_with_more_than_that(read: Any, column: str, cell: str) -> None:
+    content = f"action,observation,{column}\n,x,{cell}\na,x,1\n"
+    message = refusal(read, content)
+    assert (
+        f"line 2, column '{column}': the row has no action, so that this cell must be empty or zero"
+        in message
+    )
+    assert first(read(content, **{column: None})) == ["x"]
+
+
+def test_first_observations_of_episodes_without_steps_are_noted(
+    read: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = "action,observation\n,x\n,y\na,x\n,z\n,x\na,x\n,y\n"
+    for rows in (1, 2, 3, 100):
+        monkeypatch.setattr(steps, "ROWS_PER_CALL", rows)
+        log = read(content)
+        assert first(log) == ["y", "x"]
+        assert log.diagnostics["empty_episodes"].details == {"episodes": 3}
+
+
+def test_split_takes_rows_without_an_action_for_gaps(read: Any) -> None:
+    log = read("action,observation\n,x\na,x\n,y\na,y\n", missing="split")
+    assert log.first_observations is None
+    assert log.diagnostics["missing_split"].details["rows"] == 2
+
+
+def test_names_of_first_observations_are_checked(read: Any) -> None:
+    message = refusal(read, "action,observation\n,\x07\na,x\n")
+    assert "line 2, column 'observation'" in message
+    assert "a symbol longer" in refusal(read, f"action,observation\n,{'x' * 2000}\na,x\n")
+
+
 # ---------------------------------------------------------------- storage
 
 
@@ -746,12 +928,15 @@ def test_agrees_with_the_csv_module(
         assert pairs(read_log(path, delimiter=delimiter)) == [(a, o) for o, _, a in rows]
 
 
-@given(data=st.binary(max_size=60), header=st.booleans(), at=st.integers(0, 80), split=st.booleans())
+@given(data=st.binary(max_size=60), header=st.booleans(), at=st.integers(0, 120), split=st.booleans())
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_bytes_give_a_log_or_a_declared_error(
     tmp_path: Path, data: bytes, header: bool, at: int, split: bool
 ) -> None:
-    good = b'action,observation,reward,episode,probability\nleft,"a ""b""",1,x,.5\nright,b,-2.5,x,1\n'
+    good = (
+        b'action,observation,reward,episode,probability,terminated\n,c,,x,,\nleft,"a ""b""",1,x,.5,no\n'
+        b"right,b,-2.5,x,1,1\n"
+    )
     path = tmp_path / "log.csv"
     path.write_bytes(good[:at] + data + good[at:])
     message = "a log"
@@ -772,6 +957,8 @@ NAMES = st.text(st.characters(exclude_categories=("Cc", "Cs")), min_size=1, max_
     ),
     probabilities=st.one_of(st.none(), st.lists(st.floats(0, 1, exclude_min=True), min_size=15, max_size=15)),
     lengths=st.lists(st.integers(1, 5), min_size=1, max_size=15),
+    ended=st.one_of(st.none(), st.lists(st.booleans(), min_size=15, max_size=15)),
+    first=st.one_of(st.none(), st.lists(NAMES, min_size=15, max_size=15)),
     chunk=st.integers(1, 20),
 )
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -781,9 +968,12 @@ def test_written_logs_read_back(
     rewards: list[float] | None,
     probabilities: list[float] | None,
     lengths: list[int],
+    ended: list[bool] | None,
+    first: list[str] | None,
     chunk: int,
 ) -> None:
     starts = [s for s in np.cumsum([0, *lengths]).tolist() if s < len(symbols)]
+    last = {start - 1 for start in [*starts, len(symbols)]}
     actions, observations = ([pair[i] for pair in symbols] for i in (0, 1))
     try:
         log = Trajectory.from_symbols(
@@ -792,6 +982,8 @@ def test_written_logs_read_back(
             rewards=rewards and rewards[: len(symbols)],
             episode_starts=starts,
             probabilities=probabilities and probabilities[: len(symbols)],
+            terminated=ended and [t in last and ended[t] for t in range(len(symbols))],
+            first_observations=first and first[: len(starts)],
         )
     except DataError:  # two names that Unicode takes for one
         return
@@ -799,9 +991,8 @@ def test_written_logs_read_back(
         patched.setattr("unlatch.files.logs.STEPS_PER_CHUNK", chunk)
         write_log(tmp_path / "log.csv", log)
     back = read_log(tmp_path / "log.csv", strict=True)
-    assert pairs(back) == pairs(log)
-    assert back.episode_starts.tolist() == log.episode_starts.tolist()
-    assert repr(back.rewards) == repr(log.rewards)
+    assert back == log
+    assert repr(back.rewards) == repr(log.rewards)  # with the signs of zeros
 
 
 def test_written_text(tmp_path: Path) -> None:
@@ -814,6 +1005,17 @@ def test_written_text(tmp_path: Path) -> None:
     )
     write_log(tmp_path / "log.csv", Trajectory([0, 1], [1, 0]))
     assert (tmp_path / "log.csv").read_bytes() == b"action,observation\n0,1\n1,0\n"
+    told = Trajectory.from_symbols(
+        ["go", "go", "go"],
+        ["a", "b", "b"],
+        rewards=[0, 1, 0],
+        terminated=[False, True, False],
+        first_observations=["=", "a"],
+    )
+    write_log(tmp_path / "log.csv", told)
+    assert (tmp_path / "log.csv").read_text() == (
+        'action,observation,reward,episode,terminated\n,"=",,0,\ngo,a,0,0,false\ngo,b,1,0,true\n,a,,1,\ngo,b,0,1,false\n'
+    )
 
 
 def test_zero_keeps_its_sign(tmp_path: Path) -> None:

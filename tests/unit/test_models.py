@@ -52,6 +52,19 @@ SMALL = POMDP(
     symbol_rewards=[0.0, -1.5],
 )
 
+EPISODIC = POMDP(
+    transitions=[[[0.5, 0.25, 0.25, 0.0], [0.0, 0.9, 0.0, 0.1], [0, 0, 1, 0], [0, 0, 0, 1]]],
+    observations=[[[1.0, 0.0], [1 / 3, 2 / 3], [0, 1], [1, 0]]],
+    initial=[0.25, 0.75, 0, 0],
+    emission="arrival",
+    terminal=(2, 3),
+    first_observations=[[0.5, 0.3, 0.2], [0.0, 0.1, 0.9], [1, 0, 0], [1, 0, 0]],
+    first_observation_names=("dark", "dim", "light"),
+    reward_values=[-1.5, 0.0, 1e-300],
+    reward_probabilities=[[[0.1, 0.2, 0.7], [1, 0, 0], [0, 1, 0], [0, 1, 0]]],
+)
+"""A model with every field that a model can have, but for rewards of symbols."""
+
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
@@ -66,9 +79,9 @@ def refusal(path: Path, content: bytes | str) -> str:
     return str(caught.value)
 
 
-def edited(path: Path, change: Callable[[dict[str, Any]], object]) -> Path:
-    """A file of the small model after a change, its checksum made right again."""
-    save_model(path, SMALL)
+def edited(path: Path, change: Callable[[dict[str, Any]], object], model: POMDP = SMALL) -> Path:
+    """A file of a model, the small one by default, after a change, its checksum made right again."""
+    save_model(path, model)
     content = json.loads(path.read_text())
     del content["sha256"]
     change(content)
@@ -138,6 +151,26 @@ def test_domains_come_back_bit_for_bit(path: Path, model: POMDP) -> None:
     assert saved.partition is None
     assert len(saved.diagnostics) == 0
     assert saved.extra == {}
+
+
+def test_endings_first_observations_and_rewards_beside_come_back_bit_for_bit(path: Path) -> None:
+    save_model(path, EPISODIC)
+    saved = load_model(path)
+    assert saved.pomdp == EPISODIC
+    assert len(saved.diagnostics) == 0
+    written = json.loads(path.read_text())["pomdp"]
+    assert written["terminal"] == [2, 3]
+    assert written["first_observation_names"] == ["dark", "dim", "light"]
+    assert written["reward_values"] == [-1.5, 0.0, 1e-300]
+    save_model(path, SMALL)
+    absent = {
+        "terminal",
+        "first_observations",
+        "first_observation_names",
+        "reward_values",
+        "reward_probabilities",
+    }
+    assert absent.isdisjoint(json.loads(path.read_text())["pomdp"])
 
 
 @given(seed=st.integers(0, 2**32), arrival=st.booleans())
@@ -589,6 +622,14 @@ def test_files_of_every_version_are_read(path: Path, version: str) -> None:
     )
 
 
+def test_file_with_every_field_of_a_model_is_read(path: Path) -> None:
+    loaded = load_model(GOLDEN / "model-1.2.json")
+    assert loaded.pomdp == EPISODIC
+    assert len(loaded.diagnostics) == 0
+    save_model(path, loaded)
+    assert load_model(path).pomdp == EPISODIC
+
+
 def test_file_of_the_first_version_may_lack_a_checksum(path: Path) -> None:
     content = json.loads((GOLDEN / "model-1.0.json").read_text())
     del content["sha256"]
@@ -697,7 +738,7 @@ def test_c7_other_major_version(path: Path, version: str) -> None:
 )
 def test_c7_version_of_no_form(path: Path, version: Any) -> None:
     edited(path, lambda c: c.update(version=version))
-    assert '"version" must be text like "1.1"' in refusal(path, path.read_bytes())
+    assert '"version" must be text like "1.2"' in refusal(path, path.read_bytes())
 
 
 def test_c7_newer_minor_version_is_read_and_nothing_is_lost(path: Path) -> None:
@@ -715,7 +756,7 @@ def test_c7_newer_minor_version_is_read_and_nothing_is_lost(path: Path) -> None:
     content = json.loads(path.read_text())
     assert content["future"] == {"a": [1, 2]}
     assert content["pomdp"]["discount"] == 0.95
-    assert content["version"] == "1.1"
+    assert content["version"] == "1.2"
     assert content["diagnostics"] == [{"name": "n", "message": "m", "details": {"severity": "low"}}]
     again = load_model(path)
     assert again.extra == loaded.extra
@@ -804,6 +845,56 @@ def test_c19_inconsistent_models(
     path: Path, change: Callable[[dict[str, Any]], object], message: str
 ) -> None:
     edited(path, change)
+    assert message in refusal(path, path.read_bytes())
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"terminal": [4]}, "pomdp: terminal: 4 is no state of the model, which has 4"),
+        ({"terminal": [-1]}, "pomdp: terminal: -1 is no state"),
+        ({"terminal": [10**30]}, "pomdp: terminal"),
+        ({"terminal": [0]}, "pomdp: terminal: nothing more happens in state '0'"),
+        ({"terminal": [0, 1, 2, 3]}, "pomdp: terminal: every state is"),
+        ({"terminal": 2}, "pomdp: terminal must be a list of states"),
+        ({"terminal": ["2"]}, "pomdp: terminal must be a list of states"),
+        ({"terminal": [True]}, "pomdp: terminal must be a list of states"),
+        ({"terminal": [[2]]}, "pomdp: terminal must be a list of states"),
+        ({"terminal": {"2": 1}}, "pomdp: terminal must be a list of states"),
+        ({"initial": [0.25, 0.25, 0.5, 0]}, "pomdp: terminal: an episode cannot start in state '2'"),
+        ({"first_observations": [[1, 0, 0]]}, "pomdp: first_observations: shape (1, 3) for 4 states"),
+        ({"first_observations": [[1], [1], [1], [1]]}, "pomdp: first_observations: shape (4, 1)"),
+        ({"first_observations": [0.5, 0.5]}, "pomdp: first_observations"),
+        ({"first_observations": [[0.5, 0, 0]] * 4}, "pomdp: first_observations: row [0] sums to 0.5"),
+        ({"first_observations": "dark"}, "pomdp: first_observations"),
+        ({"first_observations": None}, "pomdp: first_observation_names without first_observations"),
+        (
+            {"first_observation_names": ["a", "b"]},
+            "pomdp: first_observations: shape (4, 3) for 4 states and 2 names",
+        ),
+        ({"first_observation_names": ["a", "a", "b"]}, "stands twice"),
+        ({"first_observation_names": "abc"}, "pomdp: first_observation_names must be a list"),
+        (
+            {"first_observation_names": None},
+            "pomdp: first_observations: shape (4, 3) for 4 states and 2 names",
+        ),
+        ({"reward_values": [0.0, -1.5, 1.0]}, "rewards, which must increase"),
+        ({"reward_values": [0.0, 1.0]}, "pomdp: reward_probabilities: shape (1, 4, 3)"),
+        ({"reward_values": None}, "pomdp: reward_values and reward_probabilities belong together"),
+        ({"reward_values": [["x"]]}, "pomdp: reward_values"),
+        ({"reward_probabilities": None}, "pomdp: reward_values and reward_probabilities belong together"),
+        ({"reward_probabilities": [[[1, 0, 0]]]}, "pomdp: reward_probabilities: shape (1, 1, 3)"),
+        (
+            {"reward_probabilities": [[[1, 0.5, 0]] * 4]},
+            "pomdp: reward_probabilities: row [0, 0] sums to 1.5",
+        ),
+        ({"symbol_rewards": [0, 1]}, "not both: leave symbol_rewards out"),
+    ],
+)
+def test_c19_damaged_endings_first_observations_and_rewards(
+    path: Path, fields: dict[str, Any], message: str
+) -> None:
+    edited(path, put("pomdp", **fields), EPISODIC)
     assert message in refusal(path, path.read_bytes())
 
 

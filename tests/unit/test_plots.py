@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.patches import Circle
 
-from unlatch import domains, simulate
+from unlatch import POMDP, domains, simulate
 from unlatch.errors import DataError, StorageError, UsageError
 from unlatch.show.plots import draw_models, plot_matrix, plot_spectrum, plot_states
 
@@ -92,6 +93,25 @@ def test_an_action_is_named_or_numbered() -> None:
     assert plot_states(TIGER, 1).get_title() == "open-left"
     with pytest.raises(UsageError, match="unknown action 'run'"):
         plot_states(TIGER, "run")
+
+
+def test_the_end_has_two_circles_and_no_way_out() -> None:
+    moves = np.array([[[0.5, 0.5], [0.0, 1.0]]])
+    model = POMDP(moves, [[[1.0, 0.0], [0.0, 1.0]]], [1, 0], observation_names=("dark", "void"), terminal=1)
+    endless = replace(model, terminal=())
+
+    def texts(ax):
+        return [text.get_text() for text in ax.texts]
+
+    plain, ending = plot_states(endless, 0), plot_states(model, 0)
+    drawn(ending)
+    assert sum(isinstance(patch, Circle) for patch in ending.patches) == 3
+    assert sum(isinstance(patch, Circle) for patch in plain.patches) == 2
+    assert texts(ending).count("1.00") == 0
+    assert texts(plain).count("1.00") == 1
+    assert "the end" in texts(ending)
+    assert not any("void" in text for text in texts(ending))
+    assert any("void" in text for text in texts(plot_states(replace(model, emission="arrival"), 0)))
 
 
 def test_formulas_in_axes_are_text() -> None:

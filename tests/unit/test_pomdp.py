@@ -9,7 +9,7 @@ import pytest
 
 import naive
 from unlatch import POMDP, Trajectory, domains
-from unlatch.errors import BeliefCollapseError, DataError, RepairWarning, UsageError
+from unlatch.errors import BeliefCollapseError, BeliefCollapseWarning, DataError, RepairWarning, UsageError
 
 ARRAYS = {
     "transitions": np.array([[[0.9, 0.1], [0.2, 0.8]], [[0.5, 0.5], [0.5, 0.5]]]),
@@ -178,7 +178,9 @@ def test_the_impossible_has_no_likelihood_and_collapses_the_belief():
     log = Trajectory.from_symbols(["reset", "sense", "sense"], ["1|0", "1|0", "0|0"])
     assert model.log_likelihood(log) == -np.inf
     with pytest.raises(BeliefCollapseError, match=r"step 2: observation '0\|0' after action 'sense'"):
-        model.belief(log)
+        model.belief(log, impossible="raise")
+    with pytest.warns(BeliefCollapseWarning, match="1 steps of the log are impossible .* at step 2"):
+        assert model.belief(log).sum() == pytest.approx(1.0)
 
 
 def test_an_impossible_episode_does_not_spoil_the_belief_after_the_next():
@@ -279,6 +281,163 @@ def test_stationary_under_a_policy():
 def test_what_is_no_policy(policy):
     with pytest.raises(DataError, match="policy"):
         model_of().stationary(policy)
+
+
+# --- endings, first observations, rewards beside observations ---------------------------------------------
+
+LASTING = {
+    "transitions": [[[0.5, 0.5, 0, 0], [0.1, 0.2, 0.3, 0.4], [0, 0, 1, 0], [0, 0, 0, 1]]],
+    "observations": [[[1, 0], [0.3, 0.7], [0, 1], [0.5, 0.5]]],
+    "initial": [1, 0, 0, 0],
+    "state_names": ["hall", "room", "won", "lost"],
+}
+
+
+def lasting(**fields):
+    return POMDP(**{**LASTING, **fields})
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        (2, (2,)),
+        (np.int64(3), (3,)),
+        ("won", (2,)),
+        (["lost", "won"], (2, 3)),
+        ((3, 2, 3), (2, 3)),
+        ({3}, (3,)),
+        (np.array([2, 3]), (2, 3)),
+        ([2, "lost"], (2, 3)),
+        ([], ()),
+        (None, ()),
+    ],
+)
+def test_terminal_states_are_indices_or_names(given, kept):
+    model = lasting(terminal=given)
+    assert model.terminal == kept
+    assert all(type(state) is int for state in model.terminal)
+    assert ("terminal" in repr(model)) == bool(kept)
+    assert model.going_on.tolist() == [0.0 if s in kept else 1 / (4 - len(kept)) for s in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"terminal": 4}, "terminal: 4 is no state of the model, which has 4"),
+        ({"terminal": -1}, "-1 is no state"),
+        ({"terminal": "attic"}, "'attic' is no state"),
+        ({"terminal": [True]}, "True is no state"),
+        ({"terminal": [2.0]}, "2.0 is no state"),
+        ({"terminal": 2.5}, "terminal: expected states, got 2.5"),
+        ({"terminal": range(4)}, "every state is; an episode needs one to begin in"),
+        ({"terminal": "room"}, "nothing more happens in state 'room', so that every action must leave it"),
+        ({"terminal": 2, "initial": [0.5, 0, 0.5, 0]}, "an episode cannot start in state 'won'"),
+    ],
+)
+def test_terminal_states_must_be_the_end(fields, message):
+    with pytest.raises(DataError, match=message) as caught:
+        lasting(**fields)
+    assert caught.value.field == "terminal"
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (
+            {"first_observations": np.ones((3, 2)) / 2},
+            r"first_observations: shape \(3, 2\) for 4 states and 2 names",
+        ),
+        ({"first_observations": np.ones((4, 3)) / 3}, r"shape \(4, 3\) for 4 states and 2 names"),
+        ({"first_observations": np.ones((4, 2))}, r"first_observations: row \[0\] sums to 2"),
+        ({"first_observations": np.ones(4) / 4}, "first_observations: expected 2 dimensions"),
+        ({"first_observations": np.ones((4, 1)), "first_observation_names": "a"}, "sequence of text names"),
+        ({"first_observations": np.ones((4, 2)) / 2, "first_observation_names": ["a", "a"]}, "stands twice"),
+        ({"reward_values": [1.0]}, "belong together; give both or neither"),
+        ({"reward_probabilities": np.ones((1, 4, 1))}, "belong together; give both or neither"),
+        (
+            {"reward_values": [1.0, 1.0], "reward_probabilities": np.ones((1, 4, 2)) / 2},
+            "which must increase",
+        ),
+        (
+            {"reward_values": [1.0, 2.0], "reward_probabilities": np.ones((1, 4, 1))},
+            r"shape \(1, 4, 1\) for 1 actions",
+        ),
+        (
+            {"reward_values": [np.inf], "reward_probabilities": np.ones((1, 4, 1))},
+            r"reward_values\[0\] is inf",
+        ),
+        (
+            {"reward_values": [1.0], "reward_probabilities": np.ones((1, 4, 1)) / 2},
+            "reward_probabilities: row",
+        ),
+        (
+            {"reward_values": [1.0], "reward_probabilities": np.ones((1, 4, 1)), "symbol_rewards": [0, 1]},
+            "with the symbols or beside them, not both",
+        ),
+    ],
+)
+def test_first_observations_and_rewards_must_fit(fields, message):
+    with pytest.raises(DataError, match=message):
+        lasting(**fields)
+
+
+EVERYTHING = {
+    "terminal": ("won", "lost"),
+    "first_observations": [[0.9, 0.1, 0], [0.2, 0.3, 0.5], [1, 0, 0], [1, 0, 0]],
+    "first_observation_names": ["a", "b", "c"],
+    "reward_values": [-1, 10],
+    "reward_probabilities": [[[0.5, 0.5], [1, 0], [0, 1], [0, 1]]],
+}
+
+
+def test_rewards_of_terminal_states_are_zero():
+    assert lasting(**EVERYTHING).rewards.tolist() == [[4.5, -1.0, 0.0, 0.0]]
+    for emission in ("departure", "arrival"):
+        model = lasting(terminal=(2, 3), symbol_rewards=[1.0, 2.0], emission=emission)
+        shown = model.observations[0] @ [1.0, 2.0]
+        by_hand = shown if emission == "departure" else model.transitions[0] @ shown
+        np.testing.assert_allclose(model.rewards[0, :2], by_hand[:2])
+        assert model.rewards[0, 2:].tolist() == [0.0, 0.0]
+
+
+def test_what_a_terminal_state_shows_means_something_on_arrival_only():
+    assert lasting(terminal=(2, 3)).showing.tolist() == [True, True, False, False]
+    assert lasting(terminal=(2, 3), emission="arrival").showing.all()
+    assert lasting().showing.all()
+
+
+def test_first_observations_are_named_as_observations_by_default():
+    model = lasting(first_observations=np.ones((4, 2)) / 2, observation_names=["x", "y"])
+    assert model.first_observation_names == ("x", "y")
+    assert lasting().first_observations is None
+    assert lasting().first_observation_names == ()
+
+
+def test_reordering_moves_endings_first_observations_and_rewards():
+    model = lasting(**EVERYTHING)
+    turned = model.reordered([3, 0, 2, 1])
+    assert turned.terminal == (0, 2)
+    assert [turned.state_names[s] for s in turned.terminal] == ["lost", "won"]
+    assert turned.first_observations[3].tolist() == [0.2, 0.3, 0.5]
+    assert turned.reward_probabilities[0, 1].tolist() == [0.5, 0.5]
+    assert turned.reordered([1, 3, 2, 0]) == model
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"terminal": ("won",)},
+        {"first_observations": None},
+        {"first_observations": [[1, 0, 0]] * 4},
+        {"first_observation_names": ["a", "b", "d"]},
+        {"reward_values": [-2, 10]},
+        {"reward_values": None, "reward_probabilities": None},
+        {"reward_probabilities": [[[1, 0]] * 4]},
+    ],
+)
+def test_models_that_end_or_begin_otherwise_are_unequal(fields):
+    assert lasting(**EVERYTHING) == lasting(**EVERYTHING)
+    assert lasting(**EVERYTHING) != lasting(**{**EVERYTHING, **fields})
 
 
 # --- actions that the log never tried -----------------------------------------------------------------------

@@ -9,7 +9,14 @@ import pytest
 
 import unlatch
 from unlatch.core.evidence import Evidence
-from unlatch.show.summary import Summary, count_sentences, partition_sentences, summarize_saved
+from unlatch.show.summary import (
+    Summary,
+    count_sentences,
+    ending_sentences,
+    partition_sentences,
+    summarize_pomdp,
+    summarize_saved,
+)
 
 TIGER = unlatch.domains.tiger()
 
@@ -138,3 +145,24 @@ def test_what_a_file_records_is_said() -> None:
         "log-likelihood of the model on its log: -1234.5 nats, -1.234500 per step",
         "Hankel matrix: rank 2, leading singular values 1, 0.4, 0.01, 0.005 (histories to 2, tests to 2)",
     )
+
+
+def test_summaries_know_the_end() -> None:
+    model = unlatch.POMDP(
+        [[[0.0, 0.5, 0.5], [0, 1, 0], [0, 0, 1]]],
+        [[[1.0], [1.0], [1.0]]],
+        [1, 0, 0],
+        terminal=(1, 2),
+        state_names=("begin", "won", "lost"),
+    )
+    summary = summarize_pomdp(model)
+    assert summary.terminal == ("won", "lost")
+    assert count_sentences(summary) == ("3 hidden states, of which won, lost are the end",)
+    assert summarize_saved(unlatch.SavedModel(pomdp=model)).terminal == ("won", "lost")
+    assert summarize_pomdp(TIGER).terminal == Summary(TIGER.to_psr()).terminal == ()
+
+
+def test_how_many_episodes_ended() -> None:
+    log = unlatch.Trajectory([0, 0, 0, 0], [0, 0, 0, 0], terminated=[False, True, True, False])
+    assert ending_sentences(log) == ("2 of 3 episodes ended, 1 were cut",)
+    assert ending_sentences(unlatch.Trajectory([0], [0])) == ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 
@@ -124,6 +125,39 @@ def test_what_is_no_code_is_refused(actions, message):
         ({"episode_starts": [0, 2]}, "below the 2 steps"),
         ({"episode_starts": []}, "step indices"),
         ({"episode_starts": [0.0]}, "step indices"),
+        ({"terminated": [True]}, "actions 2, terminated 1"),
+        (
+            {"terminated": [[False, True]]},
+            r"terminated: expected one flag per step, got an array of shape \(1, 2\)",
+        ),
+        ({"terminated": True}, "terminated: expected one flag per step"),
+        ({"terminated": ["no", "yes"]}, r"terminated: expected True or False \(or 1 or 0\) for every step"),
+        ({"terminated": [0, 2]}, "expected True or False"),
+        ({"terminated": [0.0, np.nan]}, "expected True or False"),
+        ({"terminated": [False, None]}, "expected True or False"),
+        ({"terminated": np.ma.array([False, True], mask=[True, False])}, r"terminated\[0\] is masked"),
+        (
+            {"terminated": [True, False], "episode_starts": [0]},
+            r"terminated\[0\] is set, but step 1 belongs to the same episode; .*correct episode_starts, or leave",
+        ),
+        ({"first_observations": [0, 1]}, "first_observations: 2 for 1 episodes; give one for each"),
+        ({"first_observations": []}, "first_observations: 0 for 1 episodes"),
+        ({"first_observations": [-1]}, r"first_observations\[0\] is -1"),
+        ({"first_observations": [0.5]}, r"first_observations\[0\] is 0.5"),
+        (
+            {"first_observations": ["a"]},
+            r"first_observations: expected integer codes.* Trajectory.from_symbols",
+        ),
+        ({"first_observations": [[0]]}, "first_observations: expected one code per step"),
+        (
+            {"first_observations": [2], "first_observation_names": ["a", "b"]},
+            r"first_observations\[0\] is 2 but only 2 names are declared",
+        ),
+        ({"first_observations": [0], "first_observation_names": ["a", "a"]}, "stands twice"),
+        (
+            {"first_observations": [5], "observation_names": ["a", "b"]},
+            r"first_observations\[0\] is 5 but only 2",
+        ),
     ],
 )
 def test_fields_that_do_not_fit_are_refused(fields, message):
@@ -344,6 +378,69 @@ def test_episodes_and_heads_are_logs_of_their_own():
     assert len(log.head(0)) == 0
 
 
+def test_an_episode_starts_after_every_ending():
+    log = log_of(CODES[:4], terminated=[0, 1, 1, 0])
+    assert log.terminated.tolist() == [False, True, True, False]
+    assert log.terminated.dtype == bool
+    assert not log.terminated.flags.writeable
+    assert log.episode_starts.tolist() == [0, 2, 3]
+    assert "3 episodes" in repr(log)
+    assert "2 endings" in repr(log)
+    assert log_of(CODES[:4], terminated=np.array([0, 1, 1, 0], dtype=object)) == log
+    assert log_of(CODES[:4], terminated=[0.0, 1.0, 1.0, 0.0]) == log
+
+
+def test_an_episode_may_stop_without_an_ending():
+    log = log_of(CODES[:4], terminated=[False, False, False, True], episode_starts=[0, 2])
+    assert log.episode_starts.tolist() == [0, 2]
+    assert log_of(CODES[:4]).terminated is None
+    assert log_of(CODES[:4], terminated=[False] * 4).n_episodes == 1
+
+
+def test_first_observations_count_among_the_observations_unless_named():
+    log = log_of([0, 0], [0, 2], first_observations=[1])
+    assert log.observation_names == log.first_observation_names == ("0", "1", "2")
+    gaps = log_of([0, 0], [0, 9], first_observations=[5])
+    assert gaps.observation_names == ("0", "5", "9")
+    assert (gaps.observations.tolist(), gaps.first_observations.tolist()) == ([0, 2], [1])
+    named = log_of([0, 0], [0, 1], observation_names=["x", "y"], first_observations=[1])
+    assert named.first_observation_names == ("x", "y")
+    own = log_of([0, 0], [0, 1], first_observations=[2], first_observation_names=["a", "b", "c"])
+    assert own.observation_names == ("0", "1")
+    assert own.first_observation_names == ("a", "b", "c")
+    assert "first observations" in repr(own)
+    assert log_of([0, 0]).first_observations is None
+
+
+def test_endings_and_first_observations_from_symbols():
+    log = Trajectory.from_symbols(
+        ["go", "go", "stay"], ["x", "y", "x"], terminated=[True, False, True], first_observations=["q", "p"]
+    )
+    assert log.first_observation_names == ("p", "q")
+    assert log.first_observations.tolist() == [1, 0]
+    assert log.observation_names == ("x", "y")
+    assert log.episode_starts.tolist() == [0, 1]
+
+
+def test_parts_of_a_log_keep_endings_and_first_observations():
+    log = log_of(
+        CODES[:6],
+        terminated=[False, True, False, False, False, True],
+        episode_starts=[0, 2, 4],
+        first_observations=[2, 0, 1],
+        first_observation_names=["a", "b", "c"],
+    )
+    middle = log.episode(1)
+    assert middle.terminated.tolist() == [False, False]
+    assert middle.first_observations.tolist() == [0]
+    assert middle.first_observation_names == ("a", "b", "c")
+    assert log.head(3).first_observations.tolist() == [2, 0]
+    assert log.head(3).terminated.tolist() == [False, True, False]
+    assert log.head(2).first_observations.tolist() == [2]
+    assert len(log.head(0)) == len(log.head(0).first_observations) == len(log.head(0).terminated) == 0
+    assert log.head(6) == log
+
+
 def test_the_empty_log_is_a_log():
     log = log_of([])
     assert (len(log), log.n_episodes, log.action_names) == (0, 0, ())
@@ -359,12 +456,22 @@ def test_the_empty_log_is_a_log():
         log_of([0, 1], rewards=[0.0, 0.0]),
         log_of([0, 1], episode_starts=[0, 1]),
         log_of([0, 1], probabilities=[1.0, 1.0]),
+        log_of([0, 1], terminated=[False, False]),
+        log_of([0, 1], first_observations=[0]),
         "log",
     ],
 )
 def test_unequal_logs(other):
     assert log_of([0, 1]) == log_of([0, 1])
     assert log_of([0, 1]) != other
+
+
+def test_logs_that_begin_or_end_otherwise_are_unequal():
+    log = log_of([0, 1], terminated=[False, True], first_observations=[0], first_observation_names=["a", "b"])
+    assert log == replace(log)
+    assert log != replace(log, terminated=[False, False])
+    assert log != replace(log, first_observations=[1])
+    assert log != replace(log, first_observation_names=["a", "c"])
 
 
 # --- rewards ----------------------------------------------------------------------------------------------
@@ -391,6 +498,15 @@ def test_symbols_that_do_not_settle_the_reward_become_pairs():
     assert paired.symbol_rewards.tolist() == [2.5, 5.0, -1.0]
     assert paired.probabilities.tolist() == [1.0, 0.5, 0.25, 1.0]
     assert paired.with_reward_symbols() is paired
+
+
+def test_first_observations_come_without_a_reward():
+    log = log_of([0, 0], [0, 0], rewards=[1, 2], terminated=[True, False], first_observations=[0, 0])
+    paired = log.with_reward_symbols()
+    assert paired.observation_names == ("0|1", "0|2")
+    assert paired.first_observation_names == ("0",)
+    assert paired.first_observations.tolist() == [0, 0]
+    assert paired.terminated.tolist() == [True, False]
 
 
 def test_negative_zero_is_zero():

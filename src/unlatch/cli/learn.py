@@ -89,12 +89,15 @@ def learn(ctx: click.Context, /, log: Path, output: Path, seed: int | None, **op
     """Learn a POMDP from LOG, a CSV file with the columns action and observation; - reads standard input.
 
     Optional columns: reward (learned as part of the observation), episode (no window of the log crosses
-    from one to the next) and probability (with which the action was chosen). Actions must not depend on what
-    was observed, unless their probabilities are given.
+    from one to the next), probability (with which the action was chosen), terminated (true where a step ended its
+    episode for good) and truncated (true where it was cut). A row without an action, the first of its episode, holds
+    what was shown before any action. Actions must not depend on what was observed, unless their probabilities are
+    given.
     """
     from unlatch.files.atomic import check_target
     from unlatch.learn.pipeline import learn_pomdp
     from unlatch.show.screen import screen
+    from unlatch.show.summary import ending_sentences
 
     check_target(output, not_over=() if str(log) == "-" else (log,))
     with progress():
@@ -103,7 +106,10 @@ def learn(ctx: click.Context, /, log: Path, output: Path, seed: int | None, **op
     cut = _saved_despite_interrupt(output, result) or "interrupted" in result.diagnostics
     if cut or was_interrupted():
         raise Interrupted(f"interrupted: wrote the best model so far to {output}")
-    print_result(screen(), result, output)
+    output_screen = screen()
+    for sentence in ending_sentences(trajectory):
+        output_screen.print(sentence)
+    print_result(output_screen, result, output)
 
 
 def _given(ctx: click.Context, options: dict[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["log_options", "read_input"]
 
-_COLUMNS = ("action", "observation", "reward", "episode", "probability")
+_COLUMNS = ("action", "observation", "reward", "episode", "probability", "terminated", "truncated")
 
 _IN_WORDS = {
     "action": "Column of the action.",
@@ -24,6 +24,8 @@ _IN_WORDS = {
     "reward": "Column of the reward.",
     "episode": "Column of the episode.",
     "probability": "Column of the probability with which the action was chosen.",
+    "terminated": "Column that is true where the step ended its episode for good.",
+    "truncated": "Column that is true where the episode was cut, as by a time limit.",
 }
 
 
@@ -44,13 +46,22 @@ def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
             type=click.Choice(["refuse", "split"]),
             default="refuse",
             show_default=True,
-            help="What an empty cell means: an error, or a gap that splits the log.",
+            help="What an empty cell means: an error (but for the action of a first observation), or a gap that splits "
+            "the log.",
         ),
         click.option("--ignore-reward", is_flag=True, help="Leave the reward column out of what is learned."),
         click.option(
             "--ignore-probability",
             is_flag=True,
             help="Leave the probability column out: actions did not depend on observations.",
+        ),
+        click.option(
+            "--ignore-terminated", is_flag=True, help="Leave the column out that tells where episodes ended."
+        ),
+        click.option(
+            "--ignore-truncated",
+            is_flag=True,
+            help="Leave the column out that tells where episodes were cut.",
         ),
         click.option("--strict", is_flag=True, help="Refuse a log whose last line is cut off."),
     ]
@@ -72,7 +83,7 @@ def read_input(ctx: click.Context, path: Path, options: dict[str, Any]) -> Traje
 
 
 def _reader_options(ctx: click.Context, options: dict[str, Any]) -> dict[str, Any]:
-    for name in ("reward", "probability"):
+    for name in ("reward", "probability", "terminated", "truncated"):
         source = ctx.get_parameter_source(name)
         if options.pop(f"ignore_{name}"):
             if source is not click.core.ParameterSource.DEFAULT:

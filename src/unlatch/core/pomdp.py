@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal, get_args
@@ -10,7 +10,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from unlatch.arrays import Floats, Ints, own_errstate
+from unlatch.arrays import Flags, Floats, Ints, own_errstate
 from unlatch.core import html
 from unlatch.core.alphabet import checked_names
 from unlatch.core.checks import REPAIRABLE, distributions, finite_floats, frozen
@@ -190,18 +190,33 @@ class POMDP:
 
     def _repr_html_(self) -> str:
         """For notebooks: what every state shows and where it leads, action by action."""
-        parts = []
+        parts = [html.matrix(self.initial[None], ["probability"], self.state_names, "starts in")]
+        live = self.going_on > 0
+        if self.terminal:
+            ends = [self.state_names[state] for state in self.terminal]
+            parts.append(html.heading(f"the end, where nothing more happens: {html.cut_list(ends)}"))
+        if self.first_observations is not None:
+            parts.append(
+                self._rows_of(live, self.first_observations, self.first_observation_names, "shows first")
+            )
         for a, action in enumerate(self.action_names[: html.MOST_TABLES]):
             untried = " (never tried: placeholders)" if action in self.untried_actions else ""
             parts += [
                 html.heading(f"{action}{untried}"),
-                html.matrix(self.observations[a], self.state_names, self.observation_names, "shows"),
-                html.matrix(self.transitions[a], self.state_names, self.state_names, "leads to"),
+                self._rows_of(self.showing, self.observations[a], self.observation_names, "shows"),
+                self._rows_of(live, self.transitions[a], self.state_names, "leads to"),
             ]
+            if self.reward_probabilities is not None and self.reward_values is not None:
+                values = [f"{value:g}" for value in self.reward_values]
+                parts.append(self._rows_of(live, self.reward_probabilities[a], values, "pays"))
         if self.n_actions > html.MOST_TABLES:
             parts.append(html.heading(f"and {self.n_actions - html.MOST_TABLES} more actions"))
-        start = html.matrix(self.initial[None], ["probability"], self.state_names, "starts in")
-        return html.page(repr(self), start, *parts)
+        return html.page(repr(self), *parts)
+
+    def _rows_of(self, chosen: Flags, values: Floats, columns: Sequence[str], corner: str) -> str:
+        """A table of the states whose rows mean something."""
+        names = [name for name, some in zip(self.state_names, chosen, strict=True) if some]
+        return html.matrix(values[chosen], names, columns, corner)
 
     @property
     def n_states(self) -> int:
@@ -212,6 +227,13 @@ class POMDP:
         """The belief of somebody who knows nothing but that the episode goes on: uniform over the other states."""
         live = ~np.isin(np.arange(self.n_states), self.terminal)
         return frozen(live / live.sum())
+
+    @cached_property
+    def showing(self) -> Flags:
+        """Which states' observations mean something: what a terminal state shows does if it is shown on arrival, at the
+        last step of an episode; otherwise it is a placeholder."""
+        live = self.going_on > 0
+        return frozen(live if self.emission == "departure" else np.ones_like(live))
 
     @property
     def n_actions(self) -> int:

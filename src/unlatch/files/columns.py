@@ -12,8 +12,15 @@ from unlatch.core.diagnostics import Diagnostics
 from unlatch.errors import DataError, UsageError
 
 __all__ = [
+    "ACTION",
+    "EPISODE",
     "MAX_ROW_BYTES",
     "NUL_BYTE",
+    "OBSERVATION",
+    "PROBABILITY",
+    "REWARD",
+    "TERMINATED",
+    "TRUNCATED",
     "Columns",
     "checked_delimiter",
     "checked_roles",
@@ -27,21 +34,22 @@ MAX_ROW_BYTES = 1 << 20
 NUL_BYTE = "a NUL byte; the file is damaged, or it is UTF-16: then encoding='utf-16' (--encoding utf-16)"
 """Said of such a row, be it the first or another."""
 
-_ROLES = ("action", "observation", "reward", "episode", "probability")
+_ROLES = ("action", "observation", "reward", "episode", "probability", "terminated", "truncated")
+ACTION, OBSERVATION, REWARD, EPISODE, PROBABILITY, TERMINATED, TRUNCATED = range(len(_ROLES))
 _BY_POSITION = _ROLES[:4]
 _USUAL_DELIMITERS = (",", ";", "\t", "|")
 _SHOWN = 12
 
-Roles = tuple[str, str, str | None, str | None, str | None]
-"""The names of the columns that hold action, observation, reward, episode and probability; None leaves one out."""
+Roles = tuple[str | None, ...]
+"""The names of the columns, in the order above; None leaves one out."""
 
 
 @dataclass(frozen=True)
 class Columns:
     """The fields of a row that are read.
 
-    ``wanted`` has the field of the action, the observation, the reward, the episode and the probability, -1
-    where there is none; ``names`` what to call them in messages.
+    ``wanted`` has the field of the action, the observation, the reward, the episode, the probability and the two
+    kinds of ending, -1 where there is none; ``names`` what to call them in messages.
     """
 
     fields: int
@@ -50,13 +58,10 @@ class Columns:
     diagnostics: Diagnostics
 
 
-def checked_roles(
-    action: str, observation: str, reward: str | None, episode: str | None, probability: str | None
-) -> Roles:
-    """Names of different columns."""
-    roles = action, observation, reward, episode, probability
+def checked_roles(*roles: str | None) -> Roles:
+    """Names of different columns, in the order of the roles."""
     named = [role for role in roles if role is not None]
-    if not all(isinstance(role, str) for role in (action, observation, *named)):
+    if not all(isinstance(role, str) for role in (*roles[:2], *named)):
         raise UsageError(f"columns are named by text, got {', '.join(map(repr, roles))}")
     if len(set(named)) < len(named):
         raise UsageError(f"{', '.join(_ROLES)} need a column each, got {named}")
@@ -145,7 +150,7 @@ def _by_name(header: Sequence[str], roles: Roles, where: str) -> Columns:
     twice = sorted(name for name, count in Counter(header).items() if count > 1)
     if twice:
         raise DataError(f"{where}: more than one column is called {_listing(twice)}; rename all but one")
-    absent = [role for role in roles[:2] if role not in header]
+    absent = [str(role) for role in roles[:2] if role not in header]
     if absent:
         raise DataError(
             f"{where}: no column {_listing(absent)}; the first row is {_listing(header)}. Name the columns "
@@ -158,7 +163,7 @@ def _by_name(header: Sequence[str], roles: Roles, where: str) -> Columns:
                 f"{where}: no column {role!r} for the {usual}; there are {_listing(header)}. Name one of them with "
                 f"{usual}=... (--{usual})"
             )
-    wanted = tuple(header.index(role) if role in header else -1 for role in roles)
+    wanted = tuple(header.index(role) if role is not None and role in header else -1 for role in roles)
     ignored = [name for i, name in enumerate(header) if i not in wanted]
     return Columns(len(header), wanted, tuple(role or "" for role in roles), _noting_ignored(ignored))
 

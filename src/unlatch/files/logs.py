@@ -1,4 +1,5 @@
-"""Logs as delimited text: one row a step, the action first, then the observation that followed it.
+"""Logs as delimited text: one row a step, the action first, then the observation that followed it. A row without an
+action holds what was shown before the first one of its episode.
 
 Symbols are text and stay as they are: ``NA``, ``01`` and ``1e5`` are names like any other. What cannot be
 read without guessing is refused, with the line and a remedy.
@@ -10,7 +11,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
-from typing import TYPE_CHECKING, BinaryIO, Literal, get_args
+from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -21,7 +22,17 @@ from unlatch.core.progress import report
 from unlatch.core.trajectory import Trajectory, format_reward
 from unlatch.errors import DataError, UsageError
 from unlatch.files.atomic import PathLike, atomic_writer, checked_path, reading, storage_errors
-from unlatch.files.columns import Roles, checked_delimiter, checked_roles, first_block, read_columns
+from unlatch.files.columns import (
+    ACTION,
+    OBSERVATION,
+    PROBABILITY,
+    REWARD,
+    Roles,
+    checked_delimiter,
+    checked_roles,
+    first_block,
+    read_columns,
+)
 from unlatch.files.text import checked_encoding, utf8_blocks
 
 if TYPE_CHECKING:
@@ -46,6 +57,8 @@ def read_log(
     reward: str | None = "reward",
     episode: str | None = "episode",
     probability: str | None = "probability",
+    terminated: str | None = "terminated",
+    truncated: str | None = "truncated",
     header: bool = True,
     delimiter: str = ",",
     encoding: str = "utf-8",
@@ -65,13 +78,18 @@ def read_log(
         Names of the columns with the reward, the episode and the probability with which the action was chosen,
         if there are any; None ignores a column that is there. An episode begins where the text in its column
         changes.
+    terminated, truncated : str or None
+        Names of the columns that say whether the step ended its episode for good, and whether it was cut there (a
+        time limit); true or false, 1 or 0, yes or no. Another episode begins after either. Where a step says both,
+        it ended.
     header : bool
         Whether the first row names the columns. If not, they are action, observation, reward, episode, in
         this order, of which the last two may be absent.
     delimiter, encoding : str
     missing : "refuse" or "split"
         What a row without action or observation, or a blank line between rows, means: an error, or that
-        the steps after it are a new episode.
+        the steps after it are a new episode. Unless they split, a row without an action that is the first of its
+        episode holds what was shown before any action; then every episode has one.
     strict : bool
         Refuse a last row without a line end. Otherwise it is taken for cut off: dropped, and noted in the
         log's diagnostics as ``truncated_tail``.
@@ -83,11 +101,11 @@ def read_log(
     """
     if not isinstance(missing, str) or missing not in get_args(Missing):
         raise UsageError(f"missing must be 'refuse' or 'split', got {missing!r:.40}")
-    roles = checked_roles(action, observation, reward, episode, probability)
+    roles = checked_roles(action, observation, reward, episode, probability, terminated, truncated)
     separator, codec = checked_delimiter(delimiter), checked_encoding(encoding)
     with _opened(source) as (handle, size, where):
         blocks = utf8_blocks(handle, size, codec, where)
-        steps = _read_steps(blocks, roles, header, separator, where)
+        steps = _read_steps(blocks, roles, header, separator, where, openings=missing == "refuse")
     notes = _findings(steps, missing, strict)
     return _trajectory(steps, notes)
 
@@ -111,13 +129,13 @@ def _opened(source: PathLike | BinaryIO) -> Iterator[tuple[BinaryIO, int | None,
 
 
 def _read_steps(
-    blocks: Iterator[bytes], roles: Roles, header: bool, delimiter: str, where: str
+    blocks: Iterator[bytes], roles: Roles, header: bool, delimiter: str, where: str, *, openings: bool
 ) -> StepReader:
     from unlatch.files.steps import StepReader
 
     first = first_block(blocks)
     columns, start, line = read_columns(first, roles, header, delimiter, where)
-    steps = StepReader(columns, delimiter, line, where)
+    steps = StepReader(columns, delimiter, line, where, openings=openings)
     steps.read(chain([first[start:]], blocks))
     return steps
 
@@ -151,34 +169,59 @@ def _findings(steps: StepReader, missing: Missing, strict: bool) -> Diagnostics:
             rows=gaps.rows,
             line=gaps.line,
         )
-    return notes
+    return notes + _about_first_observations(steps)
+
+
+def _about_first_observations(steps: StepReader) -> Diagnostics:
+    """Every episode has one or none has; one without a step cannot be kept."""
+    episodes = steps.episodes
+    if episodes.line_opened >= 0 and episodes.line_without >= 0:
+        raise DataError(
+            f"{steps.where}, line {episodes.line_without}: an episode begins without a first observation, but line "
+            f"{episodes.line_opened} has an observation and no action, as first observations do. Give every episode "
+            "one; or, if that is no first observation, complete the row, or let a new episode begin after it with "
+            "missing='split' (--missing split)"
+        )
+    if not episodes.empty:
+        return Diagnostics()
+    return Diagnostics().noting(
+        "empty_episodes",
+        f"{episodes.empty} episodes have a first observation and no step; they were left out",
+        episodes=episodes.empty,
+    )
 
 
 def _trajectory(steps: StepReader, notes: Diagnostics) -> Trajectory:
-    from unlatch.files.steps import PROBABILITY, REWARD
+    from unlatch.files.steps import FIRST
 
     if steps.steps == 0:
         cut = "; its only row has no line end" if steps.truncated_line is not None else ""
         raise DataError(f"{steps.where}: 0 steps{cut}")
-    coded = []
-    for column in (0, 1):
-        name = steps.columns.names[column]
+    alphabets = {}
+    for column in (ACTION, OBSERVATION, FIRST):
+        name = steps.columns.names[min(column, OBSERVATION)]
         tokens, lines = steps.table.tokens(column)
         refuse_continuous(f"{steps.where}, column {name!r}", len(tokens), steps.steps)
         names = _checked_alphabet(tokens, lines, name, steps.where)
-        notes = _noting_variants(notes, names, name)
+        notes = notes if column == FIRST else _noting_variants(notes, names, name)
         ordered = sorted_names(names)
         rank = {symbol: i for i, symbol in enumerate(ordered)}
-        coded.append((steps.codes(column, np.array([rank[symbol] for symbol in names])), tuple(ordered)))
-    (actions, action_names), (observations, observation_names) = coded
+        alphabets[column] = tuple(ordered), np.array([rank[symbol] for symbol in names], dtype=np.int64)
+    action_names, action_codes = alphabets[ACTION]
+    observation_names, observation_codes = alphabets[OBSERVATION]
+    first_names, first_codes = alphabets[FIRST]
+    first = steps.first_observations(first_codes)
     return Trajectory(
-        actions=actions,
-        observations=observations,
+        actions=steps.codes(ACTION, action_codes),
+        observations=steps.codes(OBSERVATION, observation_codes),
         action_names=action_names,
         observation_names=observation_names,
         rewards=steps.numbers(REWARD),
         episode_starts=steps.episode_starts(),
         probabilities=steps.numbers(PROBABILITY),
+        terminated=steps.terminated(),
+        first_observations=first,
+        first_observation_names=first_names if first is not None else None,  # type: ignore[arg-type]
         diagnostics=notes,
     )
 
@@ -218,8 +261,9 @@ def write_log(path: PathLike, log: Trajectory) -> None:
     """Write a log so that `read_log` gives it back, but for symbols that never occur; whole or not at all.
 
     Columns are action and observation, then reward if the log has rewards, episode (0, 1, ...) if it has
-    more than one and probability if it has probabilities. Names that a spreadsheet would take for a formula are
-    quoted.
+    more than one, probability if it has probabilities and terminated if it tells its endings. A first observation is a
+    row before the first step of its episode, in which only observation and episode are filled. Names that a
+    spreadsheet would take for a formula are quoted.
     """
     if not isinstance(log, Trajectory):
         raise UsageError(f"a Trajectory can be written as a log, got {type(log).__name__}")
@@ -229,6 +273,7 @@ def write_log(path: PathLike, log: Trajectory) -> None:
     header += ["reward"] if log.rewards is not None else []
     header += ["episode"] if log.n_episodes > 1 else []
     header += ["probability"] if log.probabilities is not None else []
+    header += ["terminated"] if log.terminated is not None else []
     with atomic_writer(path) as handle:
         handle.write(",".join(header).encode() + b"\n")
         for begin in range(0, len(log), STEPS_PER_CHUNK):
@@ -242,16 +287,20 @@ def _rows(log: Trajectory, begin: int, stop: int) -> memoryview:
     from unlatch.kernels.text import join_cells
 
     columns = [
-        (log.actions[begin:stop], [_quoted(name) for name in log.action_names]),
-        (log.observations[begin:stop], [_quoted(name) for name in log.observation_names]),
+        _Column(log.actions[begin:stop], [_quoted(name) for name in log.action_names]),
+        _Column(log.observations[begin:stop], [_quoted(name) for name in log.observation_names]),
     ]
     if log.rewards is not None:
         columns.append(_distinct_numbers(log.rewards[begin:stop]))
     if log.n_episodes > 1:
         numbers = np.searchsorted(log.episode_starts, np.arange(begin, stop), side="right") - 1
-        columns.append((numbers - numbers[0], [str(i) for i in range(numbers[0], numbers[-1] + 1)]))
+        columns.append(_Column(numbers - numbers[0], [str(i) for i in range(numbers[0], numbers[-1] + 1)]))
     if log.probabilities is not None:
         columns.append(_distinct_numbers(log.probabilities[begin:stop]))
+    if log.terminated is not None:
+        columns.append(_Column(log.terminated[begin:stop].astype(np.int64), ["false", "true"]))
+    if log.first_observations is not None:
+        columns = _with_openings(columns, log, begin, stop)
     cells, texts = _joined_columns(columns)
     arena = np.frombuffer(b"".join(texts), dtype=np.uint8)
     lengths = np.array([len(text) for text in texts])
@@ -260,16 +309,42 @@ def _rows(log: Trajectory, begin: int, stop: int) -> memoryview:
     return out.data
 
 
-def _distinct_numbers(values: Floats) -> tuple[Ints, list[str]]:
+class _Column(NamedTuple):
+    """The cells of a column: which of the texts stands in every row."""
+
+    codes: Ints
+    texts: list[str]
+
+
+def _with_openings(columns: list[_Column], log: Trajectory, begin: int, stop: int) -> list[_Column]:
+    """With a row for the first observation of every episode that begins here; its other cells, but for that of the
+    episode, are empty."""
+    first, last = np.searchsorted(log.episode_starts, (begin, stop))
+    places = log.episode_starts[first:last] - begin
+    assert log.first_observations is not None
+    shown = log.first_observations[first:last]
+    episode = (2 + (log.rewards is not None)) if log.n_episodes > 1 else -1
+    result = []
+    for i, (codes, texts) in enumerate(columns):
+        added, more = np.full(len(places), len(texts)), [""]
+        if i == OBSERVATION:
+            added, more = len(texts) + shown, [_quoted(name) for name in log.first_observation_names]
+        elif i == episode:
+            added, more = codes[places], []
+        result.append(_Column(np.insert(codes, places, added), texts + more))
+    return result
+
+
+def _distinct_numbers(values: Floats) -> _Column:
     """The texts of the numbers that occur, and which of them stands where.
 
     They are told apart by their bits, so that 0 and -0 stay what they are.
     """
     bits, codes = np.unique(values.view(np.int64), return_inverse=True)
-    return codes, [format_reward(value) for value in bits.view(np.float64).tolist()]
+    return _Column(codes, [format_reward(value) for value in bits.view(np.float64).tolist()])
 
 
-def _joined_columns(columns: Sequence[tuple[Ints, list[str]]]) -> tuple[Ints, list[bytes]]:
+def _joined_columns(columns: Sequence[_Column]) -> tuple[Ints, list[bytes]]:
     """One numbering for the texts of all columns, each followed by the comma or line end that it needs."""
     texts: list[bytes] = []
     cells = np.empty((len(columns[0][0]), len(columns)), dtype=np.int64)

@@ -41,7 +41,7 @@ __all__ = ["Learned", "SavedModel", "load_model", "save_model"]
 M = TypeVar("M", POMDP, PSR)
 
 FORMAT = "unlatch-model"
-MAJOR, MINOR = 1, 1
+MAJOR, MINOR = 1, 2
 MAX_BYTES = 1 << 30
 
 _SECTIONS = (
@@ -60,7 +60,7 @@ _SECTIONS = (
 _POMDP_FIELDS = tuple(f.name for f in fields(POMDP))
 _PSR_FIELDS = tuple(f.name for f in fields(PSR) if f.name != "replicates")
 _REQUIRED = {"pomdp": ("transitions", "observations", "initial"), "psr": ("initial", "updates", "final")}
-_NAMES = ("action_names", "observation_names", "state_names", "untried_actions")
+_NAMES = ("action_names", "observation_names", "state_names", "untried_actions", "first_observation_names")
 _LIBRARIES = ("numpy", "scipy", "numba")
 _FILLED_IN = ("software", "software_before", "created")
 """Entries of the provenance that only `save_model` itself writes."""
@@ -505,6 +505,12 @@ def _model(
     for name in _NAMES:
         if name in arguments:
             arguments[name] = _names(section, name, arguments[name])
+    if "terminal" in arguments:
+        arguments["terminal"] = _states(section, arguments["terminal"])
+    if "first_observation_names" in arguments and "first_observations" not in arguments:
+        raise DataError(
+            f"{section}: first_observation_names without first_observations; give both or neither"
+        )
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", RepairWarning)
         try:
@@ -527,6 +533,12 @@ def _object(section: str, value: Any) -> dict[str, Any]:
 def _names(section: str, name: str, value: Any) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise DataError(f"{section}: {name} must be a list of names")
+    return tuple(value)
+
+
+def _states(section: str, value: Any) -> tuple[int, ...]:
+    if not isinstance(value, list) or not all(type(item) is int for item in value):
+        raise DataError(f"{section}: terminal must be a list of states, as whole numbers from 0")
     return tuple(value)
 
 

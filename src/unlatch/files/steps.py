@@ -5,26 +5,39 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from unlatch.arrays import Floats, Ints
+from unlatch.arrays import Flags, Floats, Ints
 from unlatch.core.alphabet import MAX_SYMBOLS, refuse_continuous
 from unlatch.core.checks import MAX_NAME_BYTES
 from unlatch.core.trajectory import CHANCE_RANGE
 from unlatch.errors import DataError
-from unlatch.files.columns import MAX_ROW_BYTES, NUL_BYTE, Columns
+from unlatch.files.columns import (
+    ACTION,
+    EPISODE,
+    MAX_ROW_BYTES,
+    NUL_BYTE,
+    OBSERVATION,
+    PROBABILITY,
+    REWARD,
+    TERMINATED,
+    TRUNCATED,
+    Columns,
+)
+from unlatch.files.episodes import Episodes, Rows
 from unlatch.kernels import text
 
-__all__ = ["ACTION", "EPISODE", "OBSERVATION", "PROBABILITY", "REWARD", "StepReader", "SymbolTable"]
+__all__ = ["FIRST", "StepReader", "SymbolTable"]
 
 Bytes = NDArray[np.uint8]
 Bounds = NDArray[np.int32]
 Codes = NDArray[np.unsignedinteger[Any]]
 
-ACTION, OBSERVATION, REWARD, EPISODE, PROBABILITY = range(5)
+FIRST = TRUNCATED + 1
+"""The observations of rows without an action: in the table of symbols a column of their own."""
 
 ROWS_PER_CALL = 1 << 16
 """So few that the positions of their cells stay in the processor's cache."""
@@ -41,6 +54,16 @@ _REMEDIES = {
 }
 """What to do about a cell that should hold a number."""
 
+_FLAG_REMEDIES = {
+    TERMINATED: "or leave the column out with terminated=None (--ignore-terminated)",
+    TRUNCATED: "or leave the column out with truncated=None (--ignore-truncated)",
+}
+_FLAGS = {
+    **dict.fromkeys(("true", "t", "yes", "y", "1", "1.0"), True),
+    **dict.fromkeys(("false", "f", "no", "n", "0", "0.0"), False),
+}
+"""What a cell of an ending may hold, whatever its case."""
+
 _WRONG_ROWS = {
     text.NUL: NUL_BYTE,
     text.AFTER_QUOTE: "text after a closing quote; inside quotes, write a quote twice",
@@ -53,7 +76,7 @@ class SymbolTable:
     """The distinct cells of all columns, numbered as they appear."""
 
     def __init__(self) -> None:
-        self._counts = np.zeros(6, dtype=np.int64)
+        self._counts = np.zeros(text.COLUMNS + 2, dtype=np.int64)
         self._symbols = np.zeros((1 << 10, 6), dtype=np.int64)
         self._arena = np.zeros(1 << 14, dtype=np.uint8)
         self._slots = np.full(1 << 12, -1, dtype=np.int64)
@@ -99,40 +122,76 @@ class SymbolTable:
 
 @dataclass(frozen=True)
 class _Part:
-    """The steps of one call: their codes, their numbers if there are any, and which begin an episode."""
+    """The steps of one call: codes, numbers and endings if there are any, and which begin an episode.
+
+    ``first`` has the first observations of the episodes that begin here; None while the table has shown none.
+    """
 
     actions: Codes
     observations: Codes
     numbers: dict[int, Floats]
+    terminated: Flags | None
     episode_starts: Ints
+    first: Codes | None
+
+
+class _Cells(NamedTuple):
+    """The bounds of the cells of some rows, and the lines where these begin."""
+
+    block: Bytes
+    starts: Bounds
+    ends: Bounds
+    lines: Ints
+
+    def of(self, column: int) -> tuple[Bytes, Bounds, Bounds, Ints]:
+        """The cells of one column."""
+        return self.block, self.starts[column], self.ends[column], self.lines
+
+    def chosen(self, rows: Flags | Ints) -> _Cells:
+        """The cells of some of the rows."""
+        return _Cells(self.block, self.starts[:, rows], self.ends[:, rows], self.lines[rows])
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Spells a cell of the file in messages; the last name is the one of `FIRST`."""
+
+    where: str
+    names: tuple[str, ...]
+
+    def __call__(self, line: int, column: int) -> str:
+        return f"{self.where}, line {line}, column {self.names[column]!r}"
 
 
 class _Gaps:
     """Rows without action or observation, and blank lines between rows: where steps do not join.
 
     ``rows`` counts them, ``line`` and ``column`` (-1: blank) are of the first, and ``open`` says that the
-    next step has none before it to join.
+    next step has none before it to join. With ``openings`` a row that lacks the action only is no gap.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, openings: bool) -> None:
         self.rows = 0
         self.line = 0
         self.column = -1
         self.open = True
+        self._openings = openings
         self._blank_rows = 0
         self._blank_line = 0
 
-    def split(self, starts: Bounds, ends: Bounds, lines: Ints) -> tuple[Ints, NDArray[np.bool_]]:
-        """The complete rows, and which of them come after a gap."""
-        complete = (ends[ACTION] > starts[ACTION]) & (ends[OBSERVATION] > starts[OBSERVATION])
-        kept = np.flatnonzero(complete)
-        self._count(~complete, starts, ends, lines)
+    def split(self, starts: Bounds, ends: Bounds, lines: Ints) -> tuple[Ints, Flags, Flags]:
+        """The rows that are none, which of them come after one, and which of them lack an action."""
+        shown = ends[OBSERVATION] > starts[OBSERVATION]
+        complete = (ends[ACTION] > starts[ACTION]) & shown
+        present = shown if self._openings else complete
+        kept = np.flatnonzero(present)
+        self._count(~present, starts, ends, lines)
         after = np.diff(kept, prepend=-1) > 1
         if len(kept):
             after[0] |= self.open
-        if len(complete):
-            self.open = not complete[-1]
-        return kept, after
+        if len(present):
+            self.open = not present[-1]
+        return kept, after, ~complete[kept]
 
     def _count(self, incomplete: NDArray[np.bool_], starts: Bounds, ends: Bounds, lines: Ints) -> None:
         """A blank line counts once a row follows it: at the end of a file it means nothing."""
@@ -159,11 +218,15 @@ class _Gaps:
 class StepReader:
     """Collects the steps of a file from its blocks. ``where`` is what messages call the file."""
 
-    def __init__(self, columns: Columns, delimiter: str, line: int, where: str) -> None:
+    def __init__(
+        self, columns: Columns, delimiter: str, line: int, where: str, *, openings: bool = True
+    ) -> None:
         self.columns = columns
         self.where = where
         self.table = SymbolTable()
-        self.gaps = _Gaps()
+        self.gaps = _Gaps(openings)
+        self._place = _Places(where, (*columns.names, columns.names[OBSERVATION]))
+        self.episodes = Episodes(self._place)
         self.steps = 0
         self.line = line
         self.truncated_line: int | None = None
@@ -174,7 +237,7 @@ class StepReader:
                 self._column_of[field] = column
         self._bounds = np.zeros((2, len(columns.wanted), ROWS_PER_CALL), dtype=np.int32)
         self._lines = np.zeros(ROWS_PER_CALL, dtype=np.int64)
-        self._episode = -1
+        self._flag_table = SymbolTable()
         self._parts: list[_Part] = []
 
     def read(self, blocks: Iterable[bytes]) -> None:
@@ -189,6 +252,7 @@ class StepReader:
             raise self._wrong_row(ended, 0)
         if rest:
             self.truncated_line = self.line
+        self.episodes.finish()
 
     def codes(self, column: int, table: Ints) -> Ints:
         """The codes of the actions or observations, each replaced by its entry in ``table``."""
@@ -207,6 +271,19 @@ class StepReader:
 
     def episode_starts(self) -> Ints:
         return np.concatenate([part.episode_starts for part in self._parts])
+
+    def terminated(self) -> Flags | None:
+        """Which steps ended their episode for good, if the file tells."""
+        flags = [part.terminated for part in self._parts if part.terminated is not None]
+        return np.concatenate(flags) if flags else None
+
+    def first_observations(self, table: Ints) -> Ints | None:
+        """Of every episode, each replaced by its entry in ``table``; None if there are none."""
+        if not self.episodes.opened:
+            return None
+        codes = np.concatenate([part.first for part in self._parts if part.first is not None])
+        result: Ints = table[codes]
+        return result
 
     def _read_block(self, block: bytes, *, final: bool) -> tuple[int, bytes]:
         """Take the whole rows of ``block``; gives back how it ended and the bytes of a partial row."""
@@ -234,24 +311,66 @@ class StepReader:
     def _take(self, block: Bytes, rows: int, doubled: bool) -> None:
         """Keep the steps of the rows whose cells have been found."""
         starts, ends = self._bounds[:, :, :rows]
-        kept, after_gap = self.gaps.split(starts, ends, self._lines[:rows])
-        if len(kept) < rows:
-            starts, ends = starts[:, kept], ends[:, kept]
-        lines = self._lines[kept]
-        used = [column for column, field in enumerate(self.columns.wanted) if field >= 0]
+        kept, after_gap, openings = self.gaps.split(starts, ends, self._lines[:rows])
+        cells = _Cells(block, starts, ends, self._lines[:rows])
+        cells = cells.chosen(kept) if len(kept) < rows else cells
         if doubled:
-            for column in used:
-                text.unquote(block, starts[column], ends[column])
-        cells = {column: (block, starts[column], ends[column], lines) for column in used}
-        actions = self._symbols(*cells[ACTION], ACTION).astype(_CODE)
-        observations = self._symbols(*cells[OBSERVATION], OBSERVATION).astype(_CODE)
-        numbers = {column: self._numbers(*cells[column], column) for column in _REMEDIES if column in cells}
-        if PROBABILITY in cells:
-            self._check_chances(numbers[PROBABILITY], lines)
-        if EPISODE in cells:
-            after_gap |= self._new_episodes(*cells[EPISODE])
-        self._parts.append(_Part(actions, observations, numbers, np.flatnonzero(after_gap) + self.steps))
-        self.steps += len(kept)
+            for column in filter(self._has, range(len(self.columns.wanted))):
+                text.unquote(block, cells.starts[column], cells.ends[column])
+        steps, first = cells, np.zeros(0, dtype=np.int64)
+        if openings.any():
+            steps, first = cells.chosen(~openings), self._opened(cells.chosen(openings))
+        flags = {
+            column: self._flags(*steps.of(column), column) for column in _FLAG_REMEDIES if self._has(column)
+        }
+        numbers = {
+            column: self._numbers(*steps.of(column), column) for column in _REMEDIES if self._has(column)
+        }
+        if PROBABILITY in numbers:
+            self._check_chances(numbers[PROBABILITY], steps.lines)
+        actions = self._symbols(*steps.of(ACTION), ACTION).astype(_CODE)
+        observations = self._symbols(*steps.of(OBSERVATION), OBSERVATION).astype(_CODE)
+        begins, shown = self.episodes.begin(
+            Rows(
+                lines=cells.lines,
+                after_gap=after_gap,
+                openings=openings,
+                first=first,
+                episodes=self._symbols(*cells.of(EPISODE), EPISODE) if self._has(EPISODE) else None,
+                terminated=_spread(flags.get(TERMINATED), ~openings),
+                truncated=_spread(flags.get(TRUNCATED), ~openings),
+            )
+        )
+        self._parts.append(
+            _Part(
+                actions=actions,
+                observations=observations,
+                numbers=numbers,
+                terminated=flags.get(TERMINATED),
+                episode_starts=np.flatnonzero(begins) + self.steps,
+                first=shown.astype(_CODE) if self.episodes.line_without < 0 else None,
+            )
+        )
+        self.steps += len(actions)
+
+    def _has(self, column: int) -> bool:
+        return self.columns.wanted[column] >= 0
+
+    def _opened(self, cells: _Cells) -> Ints:
+        """The codes of first observations. Nothing had been done yet, so that their rows can say no more."""
+        for column in (*_REMEDIES, *_FLAG_REMEDIES):
+            if self._has(column):
+                self._refuse_content(cells.chosen(cells.ends[column] > cells.starts[column]), column)
+        return self._symbols(*cells.of(OBSERVATION), FIRST)
+
+    def _refuse_content(self, cells: _Cells, column: int) -> None:
+        read = self._numbers if column in _REMEDIES else self._flags
+        filled = np.flatnonzero(read(*cells.of(column), column))
+        if len(filled):
+            raise DataError(
+                f"{self._place(int(cells.lines[filled[0]]), column)}: the row has no action, so that this cell must be "
+                "empty or zero; name the action, or clear the cell if the row holds what was shown before the first one"
+            )
 
     def _symbols(self, block: Bytes, starts: Bounds, ends: Bounds, lines: Ints, column: int) -> Ints:
         long = np.flatnonzero(ends - starts > _MAX_CELL_BYTES)
@@ -263,22 +382,24 @@ class StepReader:
         limit = np.iinfo(np.int64).max if column == EPISODE else MAX_SYMBOLS
         codes, within = self.table.codes(block, starts, ends, lines, column, limit)
         if not within:
-            name = self.columns.names[column]
-            refuse_continuous(f"{self.where}, column {name!r}", limit + 1, self.steps + len(codes))
+            refuse_continuous(
+                f"{self.where}, column {self._place.names[column]!r}", limit + 1, self.steps + len(codes)
+            )
         return codes
 
-    def _new_episodes(self, block: Bytes, starts: Bounds, ends: Bounds, lines: Ints) -> NDArray[np.bool_]:
-        """Which steps begin an episode. Codes rise as they appear, so a lower one had been left before."""
-        codes = self._symbols(block, starts, ends, lines, EPISODE)
-        rise = np.diff(codes, prepend=self._episode)
-        back = np.flatnonzero(rise < 0)
-        if len(back):
+    def _flags(self, block: Bytes, starts: Bounds, ends: Bounds, lines: Ints, column: int) -> Flags:
+        """Whether each cell says yes."""
+        codes, _ = self._flag_table.codes(block, starts, ends, lines, column, np.iinfo(np.int64).max)
+        tokens, seen = self._flag_table.tokens(column)
+        meant = [_FLAGS.get(token.strip().lower()) for token in tokens]
+        if None in meant:
+            wrong = meant.index(None)
             raise DataError(
-                f"{self._place(int(lines[back[0]]), EPISODE)}: an episode that had ended goes on; "
-                "sort the rows by episode"
+                f"{self._place(seen[wrong], column)}: {tokens[wrong][:40]!r} is neither true nor false; write true or "
+                f"false, 1 or 0, yes or no, {_FLAG_REMEDIES[column]}"
             )
-        self._episode = int(codes[-1]) if len(codes) else self._episode
-        return rise > 0
+        result: Flags = np.array(meant, dtype=bool)[codes]
+        return result
 
     def _numbers(self, block: Bytes, starts: Bounds, ends: Bounds, lines: Ints, column: int) -> Floats:
         values = np.empty(len(starts))
@@ -306,9 +427,6 @@ class StepReader:
                 f"{_REMEDIES[PROBABILITY]}"
             )
 
-    def _place(self, line: int, column: int) -> str:
-        return f"{self.where}, line {line}, column {self.columns.names[column]!r}"
-
     def _wrong_row(self, ended: int, fields: int) -> DataError:
         """What is wrong with the row that begins at the current line."""
         if ended == text.RAGGED:
@@ -319,6 +437,14 @@ class StepReader:
         else:
             wrong = _WRONG_ROWS[ended]
         return DataError(f"{self.where}, line {self.line}: {wrong}")
+
+
+def _spread(flags: Flags | None, steps: Flags) -> Flags:
+    """For every row, from those of its steps; none where the table does not say."""
+    result = np.zeros(len(steps), dtype=bool)
+    if flags is not None:
+        result[steps] = flags
+    return result
 
 
 def _number(cell: bytes) -> float:

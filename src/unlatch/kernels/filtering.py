@@ -45,26 +45,27 @@ def filter_steps(updates, final, belief, actions, observations):  # type: ignore
 
 
 @kernel
-def predict_steps(updates, shown, initial, anything, belief, begins, actions, observations, predicted):  # type: ignore[no-untyped-def]
+def predict_steps(updates, shown, starts, anything, belief, begins, actions, events, predicted):  # type: ignore[no-untyped-def]
     """Predict what every step shows before it is seen; ``belief`` is advanced in place.
 
-    ``shown[a, c, i]`` is the probability that coordinate ``i`` shows class ``c`` of observations under action
-    ``a``; ``predicted[t, c]`` becomes that of class ``c`` at step ``t``. The belief is ``initial`` where an
-    episode begins, and ``anything`` after an observation that is impossible under it. Returns how many were.
+    ``shown[a, c, i]`` is the probability that coordinate ``i`` shows class ``c`` of events under action
+    ``a``; ``predicted[t, c]`` becomes that of class ``c`` at step ``t``. The belief is ``starts[begins[t]]`` where an
+    episode begins (``begins`` is negative elsewhere), and ``anything`` after an event that is impossible under it.
+    Returns how many were.
     """
     k = belief.shape[0]
     after = np.empty(k)
     impossible = 0
     for t in range(actions.shape[0]):
-        if begins[t]:
-            belief[:] = initial
+        if begins[t] >= 0:
+            belief[:] = starts[begins[t]]
         action = actions[t]
         for c in range(predicted.shape[1]):
             probability = 0.0
             for i in range(k):
                 probability += belief[i] * shown[action, c, i]
             predicted[t, c] = probability
-        matrix = updates[action, observations[t]]
+        matrix = updates[action, events[t]]
         move(belief, matrix, after)
         total = 0.0
         for j in range(k):

@@ -23,8 +23,11 @@ COMPLETE, PARTIAL, IN_QUOTE, AFTER_QUOTE, NUL, RAGGED, LONG_ROW, FULL, MANY = ra
 # columns of the array of symbols
 HASH, COLUMN, START, END, CODE, SEEN_ON = range(6)
 
-# entries of the counts after those of the four columns
-SYMBOLS, BYTES = 4, 5
+COLUMNS = 8
+"""Columns that a symbol table can tell apart."""
+
+# entries of the counts after those of the columns
+SYMBOLS, BYTES = COLUMNS, COLUMNS + 1
 
 EXACT_TENS = np.array([float(f"1e{k}") for k in range(23)])
 """The powers of ten that a float holds exactly."""

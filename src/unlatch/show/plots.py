@@ -40,6 +40,8 @@ _MOST_NAMES = 40
 def plot_states(pomdp: POMDP, action: Symbol, *, ax: Any = None) -> Any:
     """The graph of one action: states, what they show under it, and where it leads with which probability.
 
+    A terminal state has two circles and no way out.
+
     Parameters
     ----------
     pomdp : POMDP
@@ -56,6 +58,8 @@ def plot_states(pomdp: POMDP, action: Symbol, *, ax: Any = None) -> Any:
     ax = _axis(ax, _INCHES * _room(pomdp.n_states))
     places = _places(pomdp.n_states)
     for source, target in np.argwhere(pomdp.transitions[code] >= _SHOWN).tolist():
+        if source in pomdp.terminal:
+            continue  # nothing more happens there
         _draw_move(ax, places, source, target, float(pomdp.transitions[code, source, target]))
     for state, place in enumerate(places):
         _draw_state(ax, pomdp, code, state, place)
@@ -254,14 +258,18 @@ def _draw_state(axis: Any, model: POMDP, action: int, state: int, place: Floats)
     from matplotlib.patches import Circle
 
     axis.add_patch(Circle(tuple(place), _NODE_RADIUS, facecolor="#f3f0e6", edgecolor="#333333", zorder=3))
+    if state in model.terminal:
+        axis.add_patch(Circle(tuple(place), 0.85 * _NODE_RADIUS, fill=False, edgecolor="#333333", zorder=4))
     axis.text(
         *place, model.state_names[state], ha="center", va="center", fontsize=8, zorder=4, parse_math=False
     )
     lines = [
         f"{model.observation_names[o]} {model.observations[action, state, o]:.2f}"
         for o in np.argsort(-model.observations[action, state], kind="stable")
-        if model.observations[action, state, o] >= _SHOWN
+        if model.observations[action, state, o] >= _SHOWN and model.showing[state]
     ]
+    if state in model.terminal:
+        lines.insert(0, "the end")
     shown = lines[:4] + (["..."] if len(lines) > 4 else [])
     below = place - np.array([0.0, _NODE_RADIUS + 0.06])
     axis.text(

@@ -18,6 +18,7 @@ from unlatch.core.evidence import Evidence
 from unlatch.core.partition import Partition
 from unlatch.core.pomdp import POMDP
 from unlatch.core.psr import PSR
+from unlatch.core.trajectory import Trajectory
 from unlatch.learn.identify.entries import NOTICEABLE, Undetermined, undetermined_entries
 from unlatch.show.safe import counted
 
@@ -27,6 +28,7 @@ __all__ = [
     "Saved",
     "Summary",
     "count_sentences",
+    "ending_sentences",
     "partition_sentences",
     "summarize_pomdp",
     "summarize_result",
@@ -107,6 +109,13 @@ class Summary:
     diagnostics: Diagnostics = field(default_factory=Diagnostics)
     hankel: HankelSummary | None = None
     complete: bool = True
+
+    @property
+    def terminal(self) -> tuple[str, ...]:
+        """Names of the states in which an episode is over."""
+        if not isinstance(self.model, POMDP):
+            return ()
+        return tuple(self.model.state_names[state] for state in self.model.terminal)
 
     @property
     def partition_speaks(self) -> bool:
@@ -228,7 +237,7 @@ def count_sentences(summary: Summary) -> tuple[str, ...]:
     """The log, the number of states, and how sure it is."""
     if not isinstance(summary.model, POMDP):
         return ()
-    states = counted(summary.model.n_states, "hidden state")
+    states = counted(summary.model.n_states, "hidden state") + _ends(summary)
     said = [states] if summary.steps is None else [f"{_log(summary)}; {states}"]
     if summary.evidence is not None:
         said.append(f"evidence: {summary.evidence}")
@@ -237,6 +246,21 @@ def count_sentences(summary: Summary) -> tuple[str, ...]:
     if summary.hankel is not None:
         said.append(_hankel_sentence(summary.hankel))
     return tuple(said)
+
+
+def _ends(summary: Summary) -> str:
+    if not summary.terminal:
+        return ""
+    are = "is" if len(summary.terminal) == 1 else "are"
+    return f", of which {', '.join(summary.terminal)} {are} the end"
+
+
+def ending_sentences(log: Trajectory) -> tuple[str, ...]:
+    """How many episodes of a log ended, if it tells."""
+    if log.terminated is None:
+        return ()
+    ended = int(log.terminated.sum())
+    return (f"{ended} of {counted(log.n_episodes, 'episode')} ended, {log.n_episodes - ended} were cut",)
 
 
 def _log(summary: Summary) -> str:

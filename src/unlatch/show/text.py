@@ -37,6 +37,9 @@ _SHOWN_SPARSE = 0.005
 _SHOWN_IN_TABLE = 5e-4
 """Probabilities below this round to zero in a table and are shown as a dot."""
 
+_END = "the end"
+"""Said of a terminal state, in which nothing more happens: its rows are no more than placeholders."""
+
 _UNTRIED = "never tried in the log: these rows mean nothing"
 
 
@@ -88,6 +91,7 @@ def _print_pomdp(screen: Screen, summary: Summary, pomdp: POMDP, form: Format, c
         f"symbols; observations come on {pomdp.emission}"
     )
     _print_vector(screen, "initial", pomdp.state_names, pomdp.initial, form)
+    _print_first_observations(screen, pomdp, form)
     tables = [_action_table(pomdp, a, summary.undetermined) for a in chosen]
     as_tables = form == "table" or (form == "auto" and all(screen.fits(*table) for table in tables))
     if not as_tables:
@@ -100,7 +104,7 @@ def _print_pomdp(screen: Screen, summary: Summary, pomdp: POMDP, form: Format, c
         else:
             _print_sparse(screen, title, pomdp, a, summary.undetermined)
     if pomdp.symbol_rewards is not None:
-        shown = np.flatnonzero(pomdp.observations.max(axis=(0, 1)) > 0)
+        shown = np.flatnonzero(pomdp.observations[:, pomdp.showing].max(axis=(0, 1)) > 0)
         names = [pomdp.observation_names[o] for o in shown]
         _print_vector(screen, "reward of a symbol", names, pomdp.symbol_rewards[shown], form)
 
@@ -115,20 +119,46 @@ def _print_vector(screen: Screen, title: str, names: Sequence[str], values: Floa
     screen.print(f"{title}: {', '.join(pairs)}", indent="  ")
 
 
+def _print_first_observations(screen: Screen, pomdp: POMDP, form: Format) -> None:
+    if pomdp.first_observations is None:
+        return
+    title, names = "shown before the first action", pomdp.first_observation_names
+    rows = [(pomdp.state_names[s], pomdp.first_observations[s]) for s in np.flatnonzero(pomdp.going_on)]
+    table = [[state, *_cells(row, None)] for state, row in rows]
+    if form == "table" or (form == "auto" and screen.fits(["state", *names], table)):
+        screen.table(title, ["state", *names], table)
+        return
+    screen.print(title)
+    for state, row in rows:
+        screen.print(f"  {state} · shows {_sparse(names, row, None)}", indent="      ")
+
+
 def _action_table(
     pomdp: POMDP, a: int, open_entries: Undetermined | None
 ) -> tuple[list[str], list[list[str]]]:
-    """Transitions and observations side by side: header and rows."""
-    seen = np.flatnonzero(pomdp.observations[a].max(axis=0) > 0)
+    """Transitions, observations and rewards beside these, side by side: header and rows."""
+    seen = np.flatnonzero(pomdp.observations[a, pomdp.showing].max(axis=0) > 0)
     symbols = [pomdp.observation_names[o] for o in seen]
     header = ["state", *(f"to {name}" for name in pomdp.state_names), *_headed("shows ", symbols)]
+    header += _headed("pays ", _reward_names(pomdp))
     rows = []
     for s, state in enumerate(pomdp.state_names):
         moves, shows = _open_rows(open_entries, a, s)
-        cells = _cells(pomdp.transitions[a, s], moves)
-        cells += _cells(pomdp.observations[a, s, seen], None if shows is None else shows[seen])
-        rows.append([state, *cells])
+        over = s in pomdp.terminal
+        cells = [""] * pomdp.n_states if over else _cells(pomdp.transitions[a, s], moves)
+        if pomdp.showing[s]:
+            cells += _cells(pomdp.observations[a, s, seen], None if shows is None else shows[seen])
+        else:
+            cells += [""] * len(seen)
+        if pomdp.reward_probabilities is not None:
+            paid = pomdp.reward_probabilities[a, s]
+            cells += [""] * len(paid) if over else _cells(paid, None)
+        rows.append([f"{state} ({_END})" if over else state, *cells])
     return header, rows
+
+
+def _reward_names(pomdp: POMDP) -> list[str]:
+    return [] if pomdp.reward_values is None else [f"{value:g}" for value in pomdp.reward_values]
 
 
 def _headed(word: str, names: list[str]) -> list[str]:
@@ -154,9 +184,14 @@ def _print_sparse(
     screen.print(title)
     for s, state in enumerate(pomdp.state_names):
         moves, shows = _open_rows(open_entries, a, s)
+        over = s in pomdp.terminal
         leads = _sparse(pomdp.state_names, pomdp.transitions[a, s], moves)
-        seen = _sparse(pomdp.observation_names, pomdp.observations[a, s], shows)
-        screen.print(f"  {state} → {leads} · shows {seen}", indent="      ")
+        said = [f"{state}: {_END}" if over else f"{state} → {leads}"]
+        if pomdp.showing[s]:
+            said.append(f"shows {_sparse(pomdp.observation_names, pomdp.observations[a, s], shows)}")
+        if pomdp.reward_probabilities is not None and not over:
+            said.append(f"pays {_sparse(_reward_names(pomdp), pomdp.reward_probabilities[a, s], None)}")
+        screen.print(f"  {' · '.join(said)}", indent="      ")
 
 
 def _sparse(names: Sequence[str], values: Floats, undetermined: Flags | None) -> str:
@@ -219,7 +254,7 @@ def _symbol_pairs(learned: POMDP, truth: POMDP, a: int, b: int) -> Iterator[tupl
 
 
 def print_csv(screen: Screen, pomdp: POMDP, actions: Sequence[str] = ()) -> None:
-    """Every number to the last digit, one a row, for other programs.
+    """Every number that means something, to the last digit, one a row, for other programs.
 
     Names stay as they are, so that the rows can be matched with the model, unless a terminal would show them.
     """
@@ -237,14 +272,30 @@ def _csv_rows(pomdp: POMDP, chosen: list[int]) -> Iterator[tuple[str, str, str, 
     yield "kind", "action", "state", "to", "value"
     for name, value in zip(pomdp.state_names, pomdp.initial, strict=True):
         yield "initial", "", "", name, float(value)
+    for s in pomdp.terminal:
+        yield "terminal", "", pomdp.state_names[s], "", 1.0
+    live = pomdp.going_on > 0
+    if pomdp.first_observations is not None:
+        first = pomdp.first_observations
+        yield from _csv_matrix("first observation", "", pomdp, live, pomdp.first_observation_names, first)
     for a in chosen:
-        for kind, names, rows in (
-            ("transition", pomdp.state_names, pomdp.transitions[a]),
-            ("observation", pomdp.observation_names, pomdp.observations[a]),
-        ):
-            for state, row in zip(pomdp.state_names, rows.tolist(), strict=True):
-                for name, value in zip(names, row, strict=True):
-                    yield kind, pomdp.action_names[a], state, name, value
+        action = pomdp.action_names[a]
+        yield from _csv_matrix("transition", action, pomdp, live, pomdp.state_names, pomdp.transitions[a])
+        shown = pomdp.observations[a]
+        yield from _csv_matrix("observation", action, pomdp, pomdp.showing, pomdp.observation_names, shown)
+        if pomdp.reward_probabilities is not None and pomdp.reward_values is not None:
+            values = [repr(value) for value in pomdp.reward_values.tolist()]
+            paid = pomdp.reward_probabilities[a]
+            yield from _csv_matrix("reward probability", action, pomdp, live, values, paid)
     if pomdp.symbol_rewards is not None:
         for name, value in zip(pomdp.observation_names, pomdp.symbol_rewards.tolist(), strict=True):
             yield "reward", "", "", name, value
+
+
+def _csv_matrix(
+    kind: str, action: str, pomdp: POMDP, chosen: Flags, names: Sequence[str], rows: Floats
+) -> Iterator[tuple[str, str, str, str, float]]:
+    """The rows of the chosen states: those of the others are placeholders."""
+    for s in np.flatnonzero(chosen):
+        for name, value in zip(names, rows[s].tolist(), strict=True):
+            yield kind, action, pomdp.state_names[s], name, value

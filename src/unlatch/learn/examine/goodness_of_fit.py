@@ -9,6 +9,7 @@ from scipy.special import pdtrc
 
 from unlatch.arrays import Flags, Floats, Ints
 from unlatch.core.pomdp import POMDP
+from unlatch.core.reading import Reading, read_events
 from unlatch.core.trajectory import Trajectory
 from unlatch.learn.examine.chi_square import ChiSquare, chi_square
 from unlatch.learn.examine.log_samples import counted, pooling
@@ -69,7 +70,7 @@ class Misfit(NamedTuple):
 
 
 class _Predictions(NamedTuple):
-    """Steps in classes of actions and observations, and the probabilities of these classes."""
+    """Steps in classes of actions and of what they showed, and the probabilities of these classes."""
 
     actions: Ints
     observations: Ints
@@ -85,6 +86,9 @@ def misfit(pomdp: POMDP, log: Trajectory) -> Misfit:
     are summed over steps with the same action and the same past, as far as the latter goes into one class of
     the prediction or one earlier pair, and compared with their covariance under the model. A model that was
     fitted to the same log passes a little more easily than the true one.
+
+    A step that there is shows that the episode had gone on, so that no prediction counts on an end before it. Where
+    model and log know of endings, or of rewards beside observations, these are predicted together with the observation.
     """
     steps = _predicted(pomdp, log)
     tests = {"calibration": _tested(steps, _confidence(steps))}
@@ -111,48 +115,66 @@ def _predicted(pomdp: POMDP, log: Trajectory) -> _Predictions:
     """Filter through the warm-up and predict the steps after it."""
     first = max(len(log) - _STEPS, 0)
     warm = max(first - _WARM_UP, 0)
-    actions, observations = (codes[warm:] for codes in pomdp.encode(log))
-    begins = np.zeros(len(actions), dtype=bool)
-    begins[log.episode_starts[log.episode_starts >= warm] - warm] = True
-    classes = pooling(counted([observations], pomdp.n_observations), _OBSERVATIONS)
-    belief = np.full(pomdp.n_states, 1 / pomdp.n_states)  # in the middle of an episode it could be anywhere
+    reading = read_events(pomdp, log)
+    seen, shows = _outcomes(pomdp, log, reading)
+    actions, events, seen = reading.actions[warm:], reading.events[warm:], seen[warm:]
+    inside = log.episode_starts >= warm
+    begins = np.full(len(actions), -1)
+    begins[log.episode_starts[inside] - warm] = reading.beginnings[inside]
+    classes = pooling(counted([seen], shows.shape[1]), _OBSERVATIONS)
+    shown = np.einsum("aoi,oc->aci", shows, np.eye(int(classes.max()) + 1)[classes])
+    belief = reading.anything.copy()  # in the middle of an episode it could be anywhere
     before, after = slice(0, first - warm), slice(first - warm, len(actions))
-    _filtered(pomdp, classes, belief, begins[before], actions[before], observations[before])
+    _filtered(reading, shown, belief, begins[before], actions[before], events[before])
     probabilities, impossible = _filtered(
-        pomdp, classes, belief, begins[after], actions[after], observations[after]
+        reading, shown, belief, begins[after], actions[after], events[after]
     )
     return _Predictions(
         actions=pooling(counted([actions], pomdp.n_actions), _ACTIONS)[actions[after]],
-        observations=classes[observations[after]],
-        begins=begins[after],
+        observations=classes[seen[after]],
+        begins=begins[after] >= 0,
         probabilities=probabilities,
         impossible=impossible,
     )
 
 
+def _outcomes(pomdp: POMDP, log: Trajectory, reading: Reading) -> tuple[Ints, Floats]:
+    """What every step showed, of outcomes that exclude one another, and their probabilities ``shows[a, o, i]``.
+
+    Of a model with endings the events come in three parts: the episode goes on, it ends, and either, for steps that
+    do not tell. The first two are used where the log tells, else the last.
+    """
+    shows = reading.updates.sum(axis=3)
+    if not pomdp.terminal:
+        return reading.events, shows
+    third = shows.shape[1] // 3
+    if log.terminated is not None:
+        return reading.events, shows[:, : 2 * third]
+    return reading.events % third, shows[:, 2 * third :]
+
+
 def _filtered(
-    pomdp: POMDP, classes: Ints, belief: Floats, begins: Flags, actions: Ints, observations: Ints
+    reading: Reading, shown: Floats, belief: Floats, begins: Ints, actions: Ints, events: Ints
 ) -> tuple[Floats, int]:
-    """Probability of every class at every step, and how many observations had none; advances ``belief``."""
+    """Probability of every class at every step, and how many events had none; advances ``belief``."""
     from unlatch.kernels.filtering import predict_steps
 
-    members = np.eye(int(classes.max()) + 1)[classes]
-    shown = np.einsum("aoij,oc->aci", pomdp.updates, members)
     probabilities = np.empty((len(actions), shown.shape[1]))
-    anything = np.full(pomdp.n_states, 1 / pomdp.n_states)
-    chunk = max(1, _WORK_PER_CALL // (pomdp.n_states * (pomdp.n_states + shown.shape[1])))
-    impossible = 0
+    possible = np.isfinite(reading.start_gains)
+    starts = np.where(possible[:, None], reading.starts, reading.anything)
+    chunk = max(1, _WORK_PER_CALL // (reading.rank * (reading.rank + shown.shape[1])))
+    impossible = int((~possible[begins[begins >= 0]]).sum())
     for start in range(0, len(actions), chunk):
         part = slice(start, start + chunk)
         impossible += predict_steps(
-            pomdp.updates,
+            reading.updates,
             shown,
-            pomdp.initial,
-            anything,
+            starts,
+            reading.anything,
             belief,
             begins[part],
             actions[part],
-            observations[part],
+            events[part],
             probabilities[part],
         )
     return probabilities, impossible

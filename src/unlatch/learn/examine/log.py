@@ -63,8 +63,8 @@ def examine(log: Trajectory) -> Diagnostics:
     Returns
     -------
     Diagnostics
-        Any of ``constant_observations``, ``one_action``, ``actions_depend_on_observations``, ``drift`` and
-        ``repeated_log``; empty for a log without peculiarities.
+        Any of ``constant_observations``, ``one_action``, ``endings_not_told``, ``actions_depend_on_observations``,
+        ``drift`` and ``repeated_log``; empty for a log without peculiarities.
     """
     log = checked_log(log).with_reward_symbols()
     notes = Diagnostics()
@@ -199,6 +199,23 @@ def _one_action(log: Trajectory) -> Diagnostics:
     )
 
 
+def _endings_not_told(log: Trajectory) -> Diagnostics:
+    """Episodes that all have the same length were cut there; the last may have been cut by the end of the log."""
+    lengths = log.episode_ends - log.episode_starts
+    if log.terminated is not None or (lengths[:-1] == lengths[0]).all():
+        return Diagnostics()
+    shortest, longest = int(lengths.min()), int(lengths.max())
+    return Diagnostics().noting(
+        "endings_not_told",
+        f"episodes have different lengths ({shortest} to {longest}) and the log does not say whether they ended or "
+        "were cut: a learned model will not know endings, and a plan may count on rewards after them. Add a column "
+        "terminated (Trajectory(terminated=...)), true where nothing more could happen",
+        shortest=shortest,
+        longest=longest,
+        episodes=log.n_episodes,
+    )
+
+
 def _actions_depend_on_observations(log: Trajectory) -> Diagnostics:
     if log.probabilities is not None:
         return Diagnostics()  # the policy is known, and accounted for
@@ -251,6 +268,7 @@ def listed(names: Iterable[str], total: int) -> str:
 _TESTS = (
     _constant_observations,
     _one_action,
+    _endings_not_told,
     _drift,
     _repeated_log,
     _actions_depend_on_observations,

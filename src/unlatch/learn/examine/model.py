@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from unlatch.arrays import Floats, Ints, own_errstate
+from unlatch.arrays import Flags, Floats, Ints, own_errstate
 from unlatch.core.arguments import checked_log
 from unlatch.core.diagnostics import Diagnostics
 from unlatch.core.pomdp import POMDP
@@ -57,8 +57,10 @@ def _several_classes(pomdp: POMDP, log: Trajectory, counts: ExpectedCounts | Non
             counts = expectation(pomdp, log)
         except NumericalError:
             return Diagnostics()  # the log is impossible under the model: a poor fit, and noted as such
-    visits = counts.observations.sum(axis=(0, 2))
-    recurrent, transient = _classes(counts, visits, log.n_episodes)
+    live = pomdp.going_on > 0  # nothing is left to see of an episode that ended
+    visits = counts.observations.sum(axis=(0, 2)) * live
+    moves = (counts.transitions.sum(axis=0) >= USED) & live
+    recurrent, transient = _classes(moves, visits, counts.initial, log.n_episodes)
     least = max(_VISIBLE * visits.sum(), OFTEN)
     recurrent = [states for states in recurrent if visits[states].sum() >= least]
     passed = visits[transient].sum() >= least
@@ -84,18 +86,17 @@ def _several_classes(pomdp: POMDP, log: Trajectory, counts: ExpectedCounts | Non
     )
 
 
-def _classes(counts: ExpectedCounts, visits: Floats, episodes: int) -> tuple[list[Ints], Ints]:
+def _classes(moves: Flags, visits: Floats, begun: Floats, episodes: int) -> tuple[list[Ints], Ints]:
     """Classes of states that the log moved between and did not leave, and the states that it left for good.
 
     Moves are those that the log has seen, not those that the model allows: a fitted probability is seldom quite
-    zero. States without visits are in neither.
+    zero. ``begun`` counts the episodes that started in every state. States without visits are in neither.
     """
     from scipy.sparse.csgraph import connected_components
 
     visited = visits >= USED
-    moves = counts.transitions.sum(axis=0) >= USED
     if episodes >= OFTEN:  # a new episode leads back to where episodes begin
-        moves |= visited[:, None] & (counts.initial >= USED)
+        moves = moves | (visited[:, None] & (begun >= USED))
     _, labels = connected_components(moves, directed=True, connection="strong")
     leaves = (moves & (labels[:, None] != labels)).any(axis=1)
     open_classes = np.unique(labels[leaves])
