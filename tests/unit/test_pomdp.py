@@ -179,7 +179,7 @@ def test_the_impossible_has_no_likelihood_and_collapses_the_belief():
     assert model.log_likelihood(log) == -np.inf
     with pytest.raises(BeliefCollapseError, match=r"step 2: observation '0\|0' after action 'sense'"):
         model.belief(log, impossible="raise")
-    with pytest.warns(BeliefCollapseWarning, match="1 steps of the log are impossible .* at step 2"):
+    with pytest.warns(BeliefCollapseWarning, match="impossible under the model: 1, the first at step 2"):
         assert model.belief(log).sum() == pytest.approx(1.0)
 
 

@@ -84,8 +84,8 @@ def final_belief(reading: Reading, log: Trajectory, impossible: Impossible) -> F
     if log.n_episodes == 0:
         return frozen(reading.starts[0])
     start = int(log.episode_starts[-1])
-    belief = _start(reading, log, -1, impossible)
     collapses = _Collapses(log, impossible)
+    belief = _start(reading, log, log.n_episodes - 1, collapses)
     for begin, stop in _chunks(start, len(log), reading.rank**2):
         while begin < stop:
             _, done = filter_steps(
@@ -117,7 +117,7 @@ def predictions(reading: Reading, log: Trajectory, shows: Floats, impossible: Im
     collapses = _Collapses(log, impossible)
     work = reading.rank * (reading.rank + shows.shape[2])
     for episode, (start, end) in enumerate(_episodes(log)):
-        belief = _start(reading, log, episode, impossible)
+        belief = _start(reading, log, episode, collapses)
         for begin, stop in _chunks(start, end, work):
             while begin < stop:
                 begin += predict_rows(
@@ -139,23 +139,34 @@ def predictions(reading: Reading, log: Trajectory, shows: Floats, impossible: Im
 
 
 class _Collapses:
-    """Counts the steps that a model held impossible, and says so once; or refuses the first."""
+    """Counts what a model held impossible, and says so once; or refuses the first."""
 
     def __init__(self, log: Trajectory, impossible: Impossible) -> None:
         self._log, self._impossible = log, impossible
         self._count, self._first = 0, -1
 
     def note(self, step: int, belief: Floats) -> None:
+        """Step ``step`` was impossible under ``belief``."""
         if self._impossible == "raise":
             refuse_collapse(self._log, belief, step, len(self._log))
+        self._add(step)
+
+    def note_beginning(self, episode: int) -> None:
+        """What the episode showed before its first step was impossible."""
+        if self._impossible == "raise":
+            _refuse_beginning(self._log, episode)
+        self._add(int(self._log.episode_starts[episode]))
+
+    def _add(self, step: int) -> None:
         self._first = self._first if self._count else step
         self._count += 1
 
     def tell(self) -> None:
         if self._count:
             warnings.warn(
-                f"{self._count} steps of the log are impossible under the model, the first at step {self._first}; the "
-                "belief went on from what each of them alone tells. impossible='raise' makes it an error",
+                f"observations of the log that are impossible under the model: {self._count}, the first at step "
+                f"{self._first}; the belief went on from what each of them alone tells. impossible='raise' makes it an "
+                "error",
                 BeliefCollapseWarning,
                 stacklevel=5,
             )
@@ -168,22 +179,28 @@ def _after_the_impossible(reading: Reading, step: int, belief: Floats) -> None:
     belief[:] = after / total if total > 0 else reading.anything
 
 
-def _start(reading: Reading, log: Trajectory, episode: int, impossible: Impossible) -> Floats:
-    """The belief before an episode's first action."""
+def _start(reading: Reading, log: Trajectory, episode: int, collapses: _Collapses | None = None) -> Floats:
+    """The belief before an episode's first action; an impossible beginning is an error unless somebody counts them."""
     which = int(reading.beginnings[episode])
     belief: Floats = reading.anything.copy()
     if np.isfinite(reading.start_gains[which]):
         belief[:] = reading.starts[which]
-    elif impossible == "raise":
-        assert log.first_observations is not None
-        name = log.first_observation_names[int(log.first_observations[episode])]
-        raise BeliefCollapseError(
-            f"episode {range(log.n_episodes)[episode]}: the first observation {name!r} is impossible under the model; "
-            "the log comes from another system, or the model lacks data",
-            step=int(log.episode_starts[episode]),
-            observation=name,
-        )
+    elif collapses is None:
+        _refuse_beginning(log, episode)
+    else:
+        collapses.note_beginning(episode)
     return belief
+
+
+def _refuse_beginning(log: Trajectory, episode: int) -> None:
+    assert log.first_observations is not None
+    name = log.first_observation_names[int(log.first_observations[episode])]
+    raise BeliefCollapseError(
+        f"episode {episode}: the first observation {name!r} is impossible under the model; the log comes from another "
+        "system, or the model lacks data",
+        step=int(log.episode_starts[episode]),
+        observation=name,
+    )
 
 
 @own_errstate
@@ -195,7 +212,7 @@ def state_probabilities(reading: Reading, log: Trajectory, moment: Moment) -> Fl
     actions, events, updates = reading.actions, reading.events, reading.updates
     rows = _rows(log, reading.rank)
     for episode, (start, end) in enumerate(_episodes(log)):
-        belief = _start(reading, log, episode, "raise")
+        belief = _start(reading, log, episode)
         chunks = list(_chunks(start, end, reading.rank**2))
         for begin, stop in chunks:
             part = slice(begin, stop)
@@ -230,7 +247,7 @@ def most_likely_path(reading: Reading, log: Trajectory, moment: Moment) -> Ints:
         log_updates = np.log(reading.updates)
     for episode, (start, end) in enumerate(_episodes(log)):
         with np.errstate(divide="ignore"):
-            scores = np.log(_start(reading, log, episode, "raise"))
+            scores = np.log(_start(reading, log, episode))
         for begin, stop in _chunks(start, end, reading.rank**2):
             possible = viterbi_steps(
                 log_updates,
@@ -251,7 +268,7 @@ def _refuse_impossible(reading: Reading, log: Trajectory, episode: int, start: i
     """Name the impossible step of an episode that has one."""
     from unlatch.kernels.filtering import filter_steps
 
-    belief = _start(reading, log, episode, "raise")
+    belief = _start(reading, log, episode)
     _, done = filter_steps(
         reading.updates, reading.final, belief, reading.actions[start:end], reading.events[start:end]
     )

@@ -74,7 +74,7 @@ class Trajectory:
         notes = self.diagnostics
         if not isinstance(notes, Diagnostics):
             raise DataError(f"diagnostics: expected Diagnostics, got {type(notes).__name__}")
-        self._set_beginnings()
+        notes = self._set_beginnings(notes)
         for kind in ("action", "observation"):
             codes, names, notes = _coded(
                 f"{kind}s", getattr(self, f"{kind}s"), getattr(self, f"{kind}_names"), notes
@@ -105,26 +105,25 @@ class Trajectory:
         if self.probabilities is not None:
             object.__setattr__(self, "probabilities", _checked_chances(self.probabilities, self.actions))
 
-    def _set_beginnings(self) -> None:
+    def _set_beginnings(self, notes: Diagnostics) -> Diagnostics:
         """First observations as codes; without names they count among the observations, which are renumbered alike."""
         if self.first_observations is None:
-            return
+            return notes
         own: Sequence[str] | None = self.first_observation_names
         given: Sequence[str] | None = self.observation_names if own is None else own
         if given is not None:
-            codes, names, _ = _coded("first_observations", self.first_observations, given, Diagnostics())
+            codes, names, notes = _coded("first_observations", self.first_observations, given, notes)
             object.__setattr__(self, "first_observations", codes)
             object.__setattr__(self, "first_observation_names", names)
-            return
-        codes, _, _ = _coded(
-            "first_observations", self.first_observations, None, Diagnostics(), renumber=False
-        )
-        steps, _, _ = _coded("observations", self.observations, None, Diagnostics(), renumber=False)
-        occurring = np.union1d(codes, steps)
-        refuse_continuous("observations", len(occurring), len(steps))
-        object.__setattr__(self, "first_observations", frozen(np.searchsorted(occurring, codes)))
-        object.__setattr__(self, "observations", np.searchsorted(occurring, steps))
-        object.__setattr__(self, "observation_names", tuple(str(code) for code in occurring.tolist()))
+            return notes
+        for field_name in ("observations", "first_observations"):
+            _coded(field_name, getattr(self, field_name), None, Diagnostics())  # errors name the field
+        steps, first = np.asarray(self.observations), np.asarray(self.first_observations)
+        codes, names, notes = _coded("observations", np.concatenate([steps, first]), None, notes)
+        object.__setattr__(self, "first_observations", frozen(codes[len(steps) :]))
+        object.__setattr__(self, "observations", codes[: len(steps)])
+        object.__setattr__(self, "observation_names", names)
+        return notes
 
     @classmethod
     def from_symbols(
@@ -336,8 +335,6 @@ def _coded(
     value: ArrayLike,
     names: Sequence[str] | None,
     notes: Diagnostics,
-    *,
-    renumber: bool = True,
 ) -> tuple[Ints, tuple[str, ...], Diagnostics]:
     array = _without_objects(field_name, _sequence(field_name, value))
     if array.size == 0:
@@ -365,8 +362,6 @@ def _coded(
             place = int(np.argmax(codes))
             raise DataError(f"{field_name}[{place}] is {top - 1} but only {len(checked)} names are declared")
         return frozen(codes), checked, notes
-    if not renumber:
-        return frozen(codes), (), notes
     distinct = np.unique(codes)
     refuse_continuous(field_name, len(distinct), len(codes))
     if len(distinct) < top:
