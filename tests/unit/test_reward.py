@@ -64,7 +64,7 @@ def test_rewards_on_observations_need_pairs(key):
 
 def test_learned_rewards_are_those_of_the_symbols():
     tiger = domains.tiger()
-    resolved = Reward.from_symbols(tiger).resolve(tiger)
+    resolved = Reward.learned(tiger).resolve(tiger)
     assert np.array_equal(resolved.symbols, np.tile(tiger.symbol_rewards, (3, 1)))
     assert not resolved.cells.any()
 
@@ -79,12 +79,12 @@ def test_learned_rewards_follow_the_names_to_another_order():
         action_names=tiger.action_names,
         observation_names=tuple(tiger.observation_names[o] for o in order),
     )
-    assert np.array_equal(Reward.from_symbols(tiger).resolve(other).symbols[0], tiger.symbol_rewards[order])
+    assert np.array_equal(Reward.learned(tiger).resolve(other).symbols[0], tiger.symbol_rewards[order])
 
 
 def test_a_model_without_symbol_rewards_says_what_to_do():
     with pytest.raises(UsageError, match=r"on_observations|on_states"):
-        Reward.from_symbols(HALLWAY)
+        Reward.learned(HALLWAY)
 
 
 def test_names_and_indices_mean_the_same():

@@ -169,7 +169,7 @@ def _reward(goals: tuple[str, ...], model: POMDP | PartitionModel | PSR) -> Rewa
     from unlatch.core.reward import Reward
 
     if not goals:
-        return Reward.from_symbols(model)
+        return Reward.learned(model)
     kinds = {goal.partition(":")[0] for goal in goals}
     if kinds == {"observation"}:
         return Reward.on_observations({_assignment(goal.partition(":")[2]): 1.0 for goal in goals})
