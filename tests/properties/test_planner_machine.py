@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -152,5 +153,7 @@ class PlannerMachine(RuleBasedStateMachine):
             assert abs(belief @ self.model.to_psr().final - 1) < 1e-6
 
 
-TestPlannerMachine = PlannerMachine.TestCase
+TestPlannerMachine = pytest.mark.filterwarnings("ignore::unlatch.BeliefCollapseWarning")(
+    PlannerMachine.TestCase
+)
 TestPlannerMachine.settings = settings(deadline=None, max_examples=40, stateful_step_count=25)

@@ -162,8 +162,9 @@ def test_collapses_count_the_same_in_the_kernel_and_by_calls(on_collapse):
     ("options", "on_collapse", "in_kernel"),
     [
         ({}, "reset", True),
-        ({}, "raise", False),
-        ({"on_collapse": "mix"}, "raise", True),
+        ({"on_collapse": "raise"}, "raise", False),
+        ({"on_collapse": "raise"}, "reset", True),
+        ({}, "raise", True),
         ({"simulations": 2, "depth": 10**6}, "reset", False),
         ({"simulations": 0, "depth": 10**6}, "reset", False),
         ({"time_limit": 1, "simulations": 2}, "reset", False),
@@ -213,7 +214,7 @@ def test_the_planner_s_model_may_number_its_symbols_otherwise(make):
     assert played.collapses.sum() == 0
 
 
-@pytest.mark.parametrize("make", [lambda model: POUCT(model, simulations=20, rng=0), ExactPlanner])
+@pytest.mark.parametrize("make", [lambda *a, **k: POUCT(*a, simulations=20, rng=0, **k), ExactPlanner])
 def test_a_symbol_that_the_model_lacks_is_a_collapse(make):
     lacking = renamed(
         TIGER,
@@ -222,8 +223,11 @@ def test_a_symbol_that_the_model_lacks_is_a_collapse(make):
     planner = make(lacking)
     played = run_episodes(TIGER, planner, episodes=40, steps=5, rng=1)
     assert played.collapses.sum() > 0
+    assert f"{played.collapses.sum()} collapses" in repr(played)
     with pytest.raises(BeliefCollapseError, match="hear-right"):
-        run_episodes(TIGER, make(lacking), episodes=40, steps=5, rng=1, on_collapse="raise")
+        run_episodes(
+            TIGER, make(lacking, on_collapse="raise"), episodes=40, steps=5, rng=1, on_collapse="raise"
+        )
 
 
 def test_collapses_of_a_foreign_planner_are_counted():

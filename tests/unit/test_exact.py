@@ -10,7 +10,13 @@ import pytest
 import naive
 from unlatch import POMDP, ExactPlanner, Partition, PartitionModel, Reward, domains, linalg
 from unlatch.core.progress import listening
-from unlatch.errors import BeliefCollapseError, DataError, ResourceLimitError, UsageError
+from unlatch.errors import (
+    BeliefCollapseError,
+    BeliefCollapseWarning,
+    DataError,
+    ResourceLimitError,
+    UsageError,
+)
 
 MIDDLE = Reward.on_states({"middle": 1.0})
 
@@ -181,12 +187,13 @@ def test_questions_that_make_no_sense():
 
 
 def test_an_impossible_observation():
-    planner = ExactPlanner(domains.sense_float_reset(3))
+    planner = ExactPlanner(domains.sense_float_reset(3), on_collapse="raise")
     with pytest.raises(BeliefCollapseError, match="impossible"):
         planner.observe("sense", "0|0")
     assert planner.collapses == 1
     planner = ExactPlanner(domains.sense_float_reset(3), on_collapse="reset")
-    planner.observe("sense", "0|0")
+    with pytest.warns(BeliefCollapseWarning, match="impossible"):
+        planner.observe("sense", "0|0")
     assert planner.collapses == 1
     assert planner.belief.tolist() == [1, 0, 0]
 

@@ -13,7 +13,7 @@ import pytest
 import naive
 from unlatch import POMDP, POUCT, PSR, ExactPlanner, Partition, PartitionModel, Reward, domains, linalg
 from unlatch.core.progress import listening
-from unlatch.errors import BeliefCollapseError, DataError, NumericalError, UsageError
+from unlatch.errors import BeliefCollapseError, BeliefCollapseWarning, DataError, NumericalError, UsageError
 
 TIGER = domains.tiger()
 LINE = domains.sense_float_reset(3)
@@ -333,8 +333,8 @@ def test_planners_leave_out_what_was_never_tried_unless_told_otherwise(make):
 # --- impossible observations --------------------------------------------------------------------------------
 
 
-def test_an_impossible_observation_is_an_error_unless_told_otherwise():
-    planner = POUCT(LINE, simulations=20, rng=0)
+def test_an_impossible_observation_is_an_error_if_told_so():
+    planner = POUCT(LINE, simulations=20, on_collapse="raise", rng=0)
     with pytest.raises(BeliefCollapseError, match=r"'0\|0' after action 'sense' is impossible") as caught:
         planner.observe("sense", "0|0")
     assert caught.value.belief.tolist() == [1, 0, 0]
@@ -347,32 +347,38 @@ def test_an_impossible_observation_is_an_error_unless_told_otherwise():
 
 def test_an_unknown_observation_is_an_impossible_one():
     with pytest.raises(BeliefCollapseError, match="'moo' after action 'sense' is unknown"):
-        POUCT(LINE, simulations=20, rng=0).observe("sense", "moo")
+        POUCT(LINE, simulations=20, on_collapse="raise", rng=0).observe("sense", "moo")
 
 
 def test_after_a_reset_the_belief_is_the_initial_one():
     planner = POUCT(LINE, simulations=20, on_collapse="reset", rng=0)
     planner.observe("float", "0|0")
-    planner.observe("sense", "moo")
+    with pytest.warns(BeliefCollapseWarning, match="'moo' after action 'sense' is unknown"):
+        planner.observe("sense", "moo")
     assert planner.belief.tolist() == [1, 0, 0]
     assert planner.collapses == 1
 
 
-def test_after_a_mix_the_belief_is_what_the_step_alone_tells():
-    planner = POUCT(LINE, simulations=20, on_collapse="mix", rng=0)
-    planner.observe("sense", "0|1")  # only state 1 shows that
+def test_by_default_the_belief_goes_on_from_what_the_step_alone_tells():
+    planner = POUCT(LINE, simulations=20, rng=0)
+    with pytest.warns(BeliefCollapseWarning, match="counted in the planner's collapses") as warned:
+        planner.observe("sense", "0|1")  # only state 1 shows that
+    assert warned[0].filename == __file__
     assert planner.belief.tolist() == [0, 1, 0]
-    planner.observe("sense", "moo")  # tells nothing at all
-    assert planner.belief.tolist() == [1, 0, 0]
+    planner.observe("sense", "moo")  # tells nothing at all, and is not warned of again
+    assert np.allclose(planner.belief, 1 / 3)
     assert planner.collapses == 2
 
 
 def test_a_psr_that_cancels_is_not_divided_by():
     psr = PSR([0.5, 0.5], [[[[1.0, 0.0], [0.0, -1.0]], [[0.0, 0.0], [0.0, 2.0]]]], [1.0, 1.0])
     with pytest.raises(BeliefCollapseError):
-        POUCT(psr, Reward.on_observations({(0, 0): 1.0}), simulations=50, rng=0).observe(0, 0)
+        POUCT(psr, Reward.on_observations({(0, 0): 1.0}), simulations=50, on_collapse="raise", rng=0).observe(
+            0, 0
+        )
 
 
+@pytest.mark.filterwarnings("ignore::unlatch.BeliefCollapseWarning")
 @pytest.mark.parametrize("noise", [1e-3, 1e-1, 1.0])
 def test_a_psr_full_of_noise_never_breaks_the_search(rng, noise):
     psr = TIGER.to_psr()
@@ -401,6 +407,7 @@ def test_a_psr_without_mass_is_refused():
 # --- saving, options ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore::unlatch.BeliefCollapseWarning")
 def test_it_can_be_put_away_and_taken_up_again():
     planner = POUCT(TIGER, simulations=200, on_collapse="reset", rng=0)
     planner.search()
