@@ -535,7 +535,7 @@ def test_rewards_beside_observations_are_pursued():
         reward_values=[-1.0, 0.0, 1.0],
         reward_probabilities=[[[0, 0, 1], [1, 0, 0]], [[0, 1, 0], [0, 1, 0]]],
     )
-    planner = POUCT(model, depth=5, simulations=20_000, patience=1.0, exploration=2.0, rng=0)
+    planner = POUCT(model, depth=5, simulations=20_000, patience=1.0, exploration=2.0, reuse=True, rng=0)
     found = planner.search()
     assert found.action == 0
     assert found.values[0] == pytest.approx(2.0, abs=0.2)
