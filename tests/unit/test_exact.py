@@ -315,3 +315,45 @@ def test_plans_from_first_observations_are_found_again():
             assert planner.value() == pytest.approx(value, abs=1e-9)
         solved.append("asked")
     assert solved[-2:] == ["asked", "asked"]  # the second time nothing is computed
+
+
+def best_return(model, belief, steps):
+    """The optimum by trying everything: actions, states left and reached, observations, rewards."""
+    if steps == 0:
+        return 0.0
+    live = [s for s in range(model.n_states) if s not in model.terminal]
+    departs = model.emission == "departure"
+    returns = []
+    for a in range(model.n_actions):
+        total = 0.0
+        for o in range(model.n_observations):
+            for r, reward in enumerate(model.reward_values):
+                after = np.zeros(model.n_states)
+                for s in live:
+                    shown = model.observations[a, s if departs else slice(None), o]
+                    after += belief[s] * model.reward_probabilities[a, s, r] * model.transitions[a, s] * shown
+                total += reward * after.sum()
+                after[list(model.terminal)] = 0.0
+                if after.sum() > 0:
+                    total += after.sum() * best_return(model, after / after.sum(), steps - 1)
+        returns.append(total)
+    return max(returns)
+
+
+@pytest.mark.parametrize("emission", ["departure", "arrival"])
+def test_values_with_endings_and_rewards_are_those_of_trying_everything(rng, emission):
+    model = naive.random_episodic(rng, emission=emission)
+    planner = ExactPlanner(model, horizon=3)
+    assert planner.value() == pytest.approx(best_return(model, model.initial, 3), abs=1e-9)
+    planner.reset("bright")
+    start = model.initial * model.first_observations[:, 1]
+    assert planner.belief == pytest.approx(start / start.sum())
+    assert planner.value() == pytest.approx(best_return(model, start / start.sum(), 3), abs=1e-9)
+
+
+def test_one_step_is_worth_what_the_model_says_it_pays(rng):
+    for model in (naive.random_episodic(rng), naive.corridor(slip=0.2)):
+        planner = ExactPlanner(model, horizon=1)
+        for state in range(model.n_states):
+            belief = np.eye(model.n_states)[state]
+            assert planner.value(belief, 1) == pytest.approx(model.rewards[:, state].max())

@@ -694,9 +694,11 @@ def test_an_observation_without_its_reward_stands_for_all_symbols_that_show_it()
 
 def test_a_reward_that_is_no_number_is_refused():
     planner = POUCT(TIGER, simulations=20, rng=0)
-    for reward in ("-1", np.nan, np.inf, True):
+    for reward in ("-1", np.nan, np.inf, True, [1]):
         with pytest.raises(UsageError, match="reward"):
             planner.observe("listen", "hear-left", reward)
+    with pytest.raises(UsageError, match="unknown observation"):
+        planner.observe("listen", ["hear-left"])
 
 
 def test_a_model_without_rewards_takes_no_notice_of_one():

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from unlatch.arrays import Floats, own_errstate
+from unlatch.arrays import Floats, Ints, own_errstate
 from unlatch.core.checks import frozen
 from unlatch.core.reward import Symbol
 from unlatch.core.symbols import plain_observations
@@ -35,6 +35,7 @@ class BeliefTracker:
         self.policy = get_args(OnCollapse).index(on_collapse)
         self.collapses = 0
         self._told = False
+        self._codes: dict[object, tuple[Ints, Ints]] = {}
         self._problem = problem
         self._belief = problem.initial.copy()
 
@@ -81,30 +82,48 @@ class BeliefTracker:
 
         problem = self._problem
         a = problem.action_code(action)
-        kinds = problem.event_codes(observation, reward)
-        updates = np.stack([problem.updates[a, codes].sum(axis=0) for codes in kinds])[None]
-        going_on, ended = (0 if len(kinds[0]) else -1), (1 if len(kinds[1]) else -1)
-        followed = follow(
+        kinds = self._event_codes(observation, reward)
+        single = max(map(len, kinds)) <= 1
+        if single:
+            updates, place = problem.updates, a
+            going_on, ended = (int(codes[0]) if len(codes) else -1 for codes in kinds)
+        else:  # what somebody knows who cannot tell which it was
+            updates, place = np.stack([problem.updates[a, codes].sum(axis=0) for codes in kinds])[None], 0
+            going_on, ended = (kind if len(codes) else -1 for kind, codes in enumerate(kinds))
+        event = follow(
             updates,
             problem.final,
             problem.initial,
             problem.mixing,
             self.policy,
             self._belief,
-            0,
+            place,
             going_on,
             ended,
         )
-        if followed < 0:
+        if event < 0:
             name = problem.model.action_names[a]
             self._count_collapse(
                 f"observation {_shown(problem, observation, reward)} after action {name!r}",
                 name,
                 _name(problem, observation),
             )
-            return -1
-        codes = kinds[followed]
-        return int(codes[0]) if len(codes) == 1 else -1
+        return int(event) if single else -1
+
+    def _event_codes(self, observation: Symbol, reward: float | None) -> tuple[Ints, Ints]:
+        """Looked up once for whatever the model knows."""
+        key = (
+            type(observation),
+            repr(observation),
+            type(reward),
+            repr(reward),
+        )  # hashable, whatever they are
+        if key not in self._codes:
+            found = self._problem.event_codes(observation, reward)
+            if not any(map(len, found)):
+                return found
+            self._codes[key] = found
+        return self._codes[key]
 
     def _count_collapse(self, what: str, action: str | None, observation: str) -> None:
         """Count an impossible observation, and raise or, the first time, warn."""
