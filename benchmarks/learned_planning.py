@@ -54,7 +54,7 @@ def rewards(arguments: argparse.Namespace) -> None:
                 models["refined POMDP"] = unlatch.learn_pomdp(log, rng=seed).pomdp
             for label, model in models.items():
                 each = arguments.episodes // arguments.logs
-                got, _ = returns(truth, model, Reward.from_symbols(model), None, each, 100 * seed)
+                got, _ = returns(truth, model, Reward.learned(model), None, each, 100 * seed)
                 scores.setdefault(label, []).append(got)
         print(
             f"{name}: return over 10 steps, {arguments.logs} logs of 1e5 steps, {arguments.episodes} episodes"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -253,6 +253,45 @@ def simulate_episodes(
     )
 
 
+def simulate_by(pomdp: POMDP, uniforms: Iterator[float], *, longest: int, steps: int) -> Trajectory:
+    """A log of ``steps`` steps of a blind, uniform explorer in episodes of at most ``longest`` steps, with everything
+    that the model knows; uniform numbers for the state and the first observation of an episode, then for the action,
+    the observation, the next state and the reward of every step."""
+    blind = np.full(pomdp.n_actions, 1 / pomdp.n_actions)
+    rows: list[tuple[int, int, float, bool]] = []
+    starts, firsts = [], []
+    state = None
+    while len(rows) < steps:
+        if state is None:
+            starts.append(len(rows))
+            state = draw(pomdp.initial, next(uniforms))
+            if pomdp.first_observations is not None:
+                firsts.append(draw(pomdp.first_observations[state], next(uniforms)))
+        action = draw(blind, next(uniforms))
+        for_observation = next(uniforms)
+        following = draw(pomdp.transitions[action, state], next(uniforms))
+        shower = state if pomdp.emission == "departure" else following
+        observation = draw(pomdp.observations[action, shower], for_observation)
+        reward = 0.0
+        if pomdp.reward_probabilities is not None:
+            reward = pomdp.reward_values[draw(pomdp.reward_probabilities[action, state], next(uniforms))]
+        rows.append((action, observation, reward, following in pomdp.terminal))
+        over = following in pomdp.terminal or len(rows) - starts[-1] == longest
+        state = None if over else following
+    actions, observations, rewards, ended = zip(*rows, strict=True)
+    return Trajectory(
+        actions=actions,
+        observations=observations,
+        action_names=pomdp.action_names,
+        observation_names=pomdp.observation_names,
+        rewards=None if pomdp.reward_probabilities is None else rewards,
+        episode_starts=starts,
+        terminated=ended if pomdp.terminal else None,
+        first_observations=firsts or None,
+        first_observation_names=pomdp.first_observation_names or None,
+    )
+
+
 # --- the simplex ----------------------------------------------------------------------------------------
 
 
@@ -320,6 +359,51 @@ def random_episodic_pomdp(
         reward_values=np.arange(rewards) - 1.0 if rewards else None,
         reward_probabilities=rng.dirichlet(np.ones(rewards), (actions, total)) if rewards else None,
     )
+
+
+def random_episodic(rng: np.random.Generator, *, emission: str = "departure") -> POMDP:
+    """Three states to act in and two in which an episode is over, first observations, and rewards beside the others."""
+    transitions = rng.dirichlet(np.ones(5), (2, 5))
+    transitions[:, 3:] = np.eye(5)[3:]
+    initial = np.append(rng.dirichlet(np.ones(3)), [0.0, 0.0])
+    return POMDP(
+        transitions=transitions,
+        observations=rng.dirichlet(np.ones(3), (2, 5)),
+        initial=initial,
+        emission=emission,
+        terminal=(3, 4),
+        first_observations=rng.dirichlet(np.ones(2), 5),
+        first_observation_names=("dark", "bright"),
+        reward_values=[-1.0, 0.0, 2.5],
+        reward_probabilities=rng.dirichlet(np.ones(3), (2, 5)),
+    )
+
+
+def corridor(slip: float = 0.0, **options: object) -> POMDP:
+    """Two places between a trap on the left, which costs one, and a goal on the right, which pays one; either ends it.
+
+    A move goes the other way with probability ``slip``. What would be shown after the end is a placeholder on purpose:
+    it pays for ever.
+    """
+    right = np.zeros((4, 4))
+    right[0, [1, 2]] = 1 - slip, slip
+    right[1, [3, 0]] = 1 - slip, slip
+    left = np.zeros((4, 4))
+    left[0, [2, 1]] = 1 - slip, slip
+    left[1, [0, 3]] = 1 - slip, slip
+    right[2:, 2:] = left[2:, 2:] = np.eye(2)
+    fields = {
+        "transitions": [left, right],
+        "observations": np.tile(np.eye(4), (2, 1, 1)),
+        "initial": [1.0, 0.0, 0.0, 0.0],
+        "emission": "arrival",
+        "action_names": ("left", "right"),
+        "observation_names": ("near-trap|0", "near-goal|0", "trap|-1", "goal|1"),
+        "state_names": ("near-trap", "near-goal", "trap", "goal"),
+        "symbol_rewards": [0.0, 0.0, -1.0, 1.0],
+        "terminal": ("trap", "goal"),
+    }
+    return POMDP(**{**fields, **options})  # type: ignore[arg-type]
 
 
 def stationary_start(pomdp: POMDP) -> POMDP:

@@ -100,6 +100,7 @@ _HOMES = {
     "Planner": "plan.episodes",
     "states_where": "plan.goals",
     "most_ambiguous_state": "plan.goals",
+    "BeliefCollapseWarning": "errors",
     # comparison with a known truth
     "match_states": "compare.match_states",
     "observation_l1": "compare.errors",
@@ -144,6 +145,7 @@ if TYPE_CHECKING:
     from unlatch.core.psr import PSR as PSR
     from unlatch.core.reward import Reward as Reward
     from unlatch.core.trajectory import Trajectory as Trajectory
+    from unlatch.errors import BeliefCollapseWarning as BeliefCollapseWarning
     from unlatch.files.logs import read_log as read_log
     from unlatch.files.logs import write_log as write_log
     from unlatch.files.models import SavedModel as SavedModel

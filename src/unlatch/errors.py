@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BeliefCollapseError",
+    "BeliefCollapseWarning",
     "DataError",
     "MissingDependencyError",
     "ModelFileError",
@@ -174,4 +175,11 @@ class RepairWarning(UnlatchWarning):
 
 
 class BeliefCollapseWarning(UnlatchWarning):
-    """Steps of a log were impossible under the model, and filtering went on; the message counts them."""
+    """Observations were impossible under the model, and filtering or planning went on nevertheless.
+
+    Of a log the message counts them; a planner says it at the first one and counts all in ``collapses``. To make it an
+    error, there is ``impossible="raise"`` for a log and ``on_collapse="raise"`` for a planner. To silence it:
+
+    >>> import warnings, unlatch
+    >>> warnings.simplefilter("ignore", unlatch.BeliefCollapseWarning)
+    """

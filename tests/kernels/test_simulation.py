@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import naive
-from unlatch.kernels.simulation import draw, possible_outcomes, simulate_steps
+from unlatch.kernels.simulation import Laws, draw, possible_outcomes, simulate_steps
 
 JUST_BELOW_ONE = np.nextafter(1.0, 0.0)
 
@@ -47,6 +47,35 @@ def test_impossible_outcomes_are_never_drawn(version, probabilities, uniform, ou
     assert version(draw)(np.cumsum(np.array(probabilities, dtype=float)), uniform) == outcome
 
 
+def laws_of(model, policy, first, version, longest=10**9):
+    """The tables of a model without first observations and rewards of its own."""
+    nothing = np.empty((model.n_actions, model.n_states, 0))
+    table = np.vstack([np.broadcast_to(policy, (model.n_observations, model.n_actions)), first])
+    moves, targets = version(possible_outcomes)(np.cumsum(model.transitions, axis=2))
+    shows, symbols = version(possible_outcomes)(np.cumsum(model.observations, axis=2))
+    return Laws(
+        starting=np.cumsum(model.initial),
+        first=nothing[0],
+        openings=np.array([model.n_observations]),
+        policy=np.cumsum(table, axis=1),
+        moves=moves,
+        targets=targets,
+        shows=shows,
+        symbols=symbols,
+        pays=nothing,
+        rewards=nothing.astype(np.int64),
+        ends=np.zeros(model.n_states, dtype=bool),
+        arrival=model.emission == "arrival",
+        longest=longest,
+    )
+
+
+def columns(steps):
+    """Room for actions, observations, no rewards, no endings, starts and first observations."""
+    codes = [np.empty(steps, dtype=np.int64) for _ in range(4)]
+    return codes[0], codes[1], np.empty(0, np.int64), np.empty(0, bool), codes[2], codes[3]
+
+
 @pytest.mark.parametrize("emission", ["departure", "arrival"])
 @pytest.mark.parametrize("rows", [None, 5])
 def test_steps_equal_a_plain_loop(version, rng, emission, rows):
@@ -54,18 +83,26 @@ def test_steps_equal_a_plain_loop(version, rng, emission, rows):
     policy = rng.dirichlet(np.ones(3), rows)
     first = np.full(3, 1 / 3) if rows else policy
     uniforms = rng.random((500, 3))
-    actions, observations = np.empty(500, dtype=np.int64), np.empty(500, dtype=np.int64)
-    last = version(simulate_steps)(
-        np.cumsum(np.vstack([np.broadcast_to(policy, (5, 3)), first]), axis=1),
-        *version(possible_outcomes)(np.cumsum(model.transitions, axis=2)),
-        *version(possible_outcomes)(np.cumsum(model.observations, axis=2)),
-        emission == "arrival",
-        2,
-        5,
-        uniforms,
-        actions,
-        observations,
-    )
-    assert (actions.tolist(), observations.tolist(), last) == naive.simulate(
+    place = np.array([2, 5, 0])
+    out = columns(500)
+    done = version(simulate_steps)(laws_of(model, policy, first, version), place, 1, uniforms.ravel(), *out)
+    assert done == (500, 1500, 0)
+    assert (out[0].tolist(), out[1].tolist(), place[0]) == naive.simulate(
         model, uniforms, state=2, policy=policy
     )
+    assert place[2] == 500
+
+
+def test_it_stops_where_numbers_or_episodes_run_out(version, rng):
+    model = naive.random_pomdp(rng)
+    laws = laws_of(model, np.full(2, 0.5), np.full(2, 0.5), version, longest=4)
+    uniforms = rng.random(30)
+    place, out = np.array([-1, 0, 0]), columns(20)
+    assert version(simulate_steps)(laws, place, 9, uniforms, *out) == (9, 30, 3)  # 4 + 4 + 1 steps, 3 starts
+    assert out[4][:3].tolist() == [0, 4, 8]
+    assert place[0] >= 0
+    place = np.array([-1, 0, 0])
+    assert version(simulate_steps)(laws, place, 2, uniforms, *out) == (8, 26, 2)
+    assert place[0] == -1
+    place = np.array([-1, 0, 0])
+    assert version(simulate_steps)(laws, place, 2, uniforms[:3], *out) == (0, 0, 0)

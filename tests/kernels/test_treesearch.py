@@ -271,6 +271,29 @@ def test_a_step_is_taken_as_the_filter_takes_it(version, rng):
     assert np.allclose(after, expected / expected.sum())
 
 
+@pytest.mark.parametrize(
+    ("policy", "events", "followed", "expected"),
+    [
+        (treesearch.MIX, (0, 1), 0, [1, 0, 0]),  # the episode goes on if it can have
+        (treesearch.MIX, (-1, 1), 1, [0, 0, 1]),
+        (treesearch.MIX, (2, 1), 1, [0, 0, 1]),
+        (treesearch.MIX, (2, -1), -1, [0, 1, 0]),  # impossible: what it alone tells
+        (treesearch.MIX, (-1, -1), -1, [0.5, 0.5, 0]),
+        (treesearch.RESET, (2, -1), -1, [0, 0.5, 0.5]),
+        (treesearch.RAISE, (2, -1), -1, [1, 0, 0]),
+    ],
+)
+def test_a_real_step_goes_on_if_it_can_and_collapses_as_told(version, policy, events, followed, expected):
+    """Event 0: the first state stays; event 1: it ends; event 2: the second state stays."""
+    updates = np.zeros((1, 3, 3, 3))
+    updates[0, 0, 0, 0] = updates[0, 1, 0, 2] = 0.5
+    updates[0, 2, 1, 1] = 1.0
+    belief, initial, mixing = np.array([1.0, 0, 0]), np.array([0, 0.5, 0.5]), np.array([0.5, 0.5, 0])
+    found = version(treesearch.follow)(updates, np.ones(3), initial, mixing, policy, belief, 0, *events)
+    assert found == followed
+    assert belief.tolist() == expected
+
+
 def test_signed_beliefs_that_cancel_are_impossible(version):
     updates = np.eye(2)[None, None]
     after = np.empty(2)

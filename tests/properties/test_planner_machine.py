@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -23,9 +25,25 @@ def sparse_rows(rng, shape):
     return rows / rows.sum(axis=-1, keepdims=True)
 
 
+def episodic(rng, model):
+    """The same, but its last state ends the episode, and rewards come beside observations."""
+    transitions, initial = np.array(model.transitions), np.array(model.initial)
+    transitions[:, -1] = np.eye(model.n_states)[-1]
+    initial[:] = [*sparse_rows(rng, (model.n_states - 1,)), 0.0]
+    return replace(
+        model,
+        transitions=transitions,
+        initial=initial,
+        terminal=model.n_states - 1,
+        reward_values=[0.0, 1.0],
+        reward_probabilities=sparse_rows(rng, (model.n_actions, model.n_states, 2)),
+    )
+
+
 @st.composite
 def models(draw):
-    """A POMDP, the same as a PSR in turned coordinates, or with its last two states confounded."""
+    """A POMDP, which may end and pay beside its observations, the same as a PSR in turned coordinates, or with its last
+    two states confounded."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     states, actions, observations = draw(SIZES), draw(SIZES), draw(SIZES)
     model = POMDP(
@@ -34,7 +52,9 @@ def models(draw):
         sparse_rows(rng, (states,)),
         emission=draw(st.sampled_from(["departure", "arrival"])),
     )
-    kind = draw(st.sampled_from(["pomdp", "psr", "cells"]))
+    kind = draw(st.sampled_from(["pomdp", "episodic", "psr", "cells"]))
+    if kind == "episodic" and states > 1:
+        return episodic(rng, model)
     if kind == "psr":
         return model.to_psr().transformed(np.eye(states) + 0.5 * rng.random((states, states)))
     if kind == "cells":
@@ -45,8 +65,12 @@ def models(draw):
 
 @st.composite
 def rewards(draw, model):
+    if isinstance(model, POMDP) and model.reward_values is not None and draw(st.booleans()):
+        return Reward.learned(model)
     if isinstance(model, POMDP) and draw(st.booleans()):
-        return Reward.on_states({draw(st.integers(0, model.n_states - 1)): draw(AMOUNTS)})
+        return Reward.on_states(
+            {draw(st.integers(0, model.n_states - 1 - len(model.terminal))): draw(AMOUNTS)}
+        )
     if isinstance(model, PartitionModel) and draw(st.booleans()):
         return Reward.on_cells({draw(st.integers(0, model.partition.n_cells - 1)): draw(AMOUNTS)})
     pairs = [(a, o) for a in range(model.n_actions) for o in range(model.n_observations)]
@@ -102,6 +126,8 @@ class PlannerMachine(RuleBasedStateMachine):
     @rule(action=st.integers(0, 2), chance=st.floats(0, 1, exclude_max=True))
     def see_the_possible(self, action, chance):
         action = action % self.model.n_actions
+        if any(self.planner.belief[state] > 0 for state in getattr(self.model, "terminal", ())):
+            return  # it is over
         odds = np.maximum(self.model.to_psr().predict(self.planner.belief)[action], 0.0)
         if odds.max() > 1e-6:
             likely = np.where(odds > 1e-6, odds, 0.0)
@@ -109,13 +135,17 @@ class PlannerMachine(RuleBasedStateMachine):
             self.planner.observe(action, observation)
             assert self.planner.collapses == self.collapses
 
-    @rule(action=st.integers(0, 2), observation=st.one_of(st.integers(0, 2), st.just("moo")))
-    def see_anything(self, action, observation):
+    @rule(
+        action=st.integers(0, 2),
+        observation=st.one_of(st.integers(0, 2), st.just("moo")),
+        reward=st.sampled_from([None, 0, 1.0, 3]),
+    )
+    def see_anything(self, action, observation, reward):
         if observation != "moo":
             observation = observation % self.model.n_observations
         before = self.planner.belief
         try:
-            self.planner.observe(action % self.model.n_actions, observation)
+            self.planner.observe(action % self.model.n_actions, observation, reward)
         except BeliefCollapseError:
             assert self.planner.collapses == self.collapses + 1
             assert np.array_equal(self.planner.belief, before)
@@ -152,5 +182,7 @@ class PlannerMachine(RuleBasedStateMachine):
             assert abs(belief @ self.model.to_psr().final - 1) < 1e-6
 
 
-TestPlannerMachine = PlannerMachine.TestCase
+TestPlannerMachine = pytest.mark.filterwarnings("ignore::unlatch.BeliefCollapseWarning")(
+    PlannerMachine.TestCase
+)
 TestPlannerMachine.settings = settings(deadline=None, max_examples=40, stateful_step_count=25)

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import naive
 import unlatch
 from sizes import sized
 from unlatch.cli import run
@@ -68,6 +69,40 @@ def test_simulate_is_repeatable(capfd: pytest.CaptureFixture[str], tmp_path: Pat
         logs.append((tmp_path / name).read_bytes())
     assert logs[0] == logs[1]
     assert unlatch.read_log(tmp_path / "a.csv").n_episodes == 3
+
+
+def test_episodes_that_end(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("unlatch.cli.simulate.by_name", lambda name: naive.corridor(slip=0.2))
+    target = str(tmp_path / "log.csv")
+    code, out, err = call(
+        capfd, "simulate", "corridor", "--steps", "9", "--total", "500", "--seed", "1", "-o", target
+    )
+    assert code == 0, err
+    assert "wrote 500 steps in" in out
+    assert "of which ended" in out
+    assert len(unlatch.read_log(target)) == 500
+    for planner in ("pouct", "exact"):
+        code, out, err = call(
+            capfd,
+            "plan",
+            "corridor",
+            "--reward",
+            "learned",
+            "--planner",
+            planner,
+            "--episodes",
+            "50",
+            "--seed",
+            "1",
+        )
+        assert code == 0, err
+        assert "return over at most 10 steps" in out
+        assert "first action: right" in out
+        assert "(it is over)" in out
+    arguments = ["simulate", "corridor", "--steps", "9", "--episodes", "2", "--total", "9", "-o", target]
+    assert call(capfd, *arguments)[0] == 2
 
 
 def test_simulate_from_a_model_file_with_a_policy(

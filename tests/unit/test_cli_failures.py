@@ -69,7 +69,7 @@ def test_goals_that_are_no_number_are_a_usage_error(
 
 WHOLE_OPTIONS = [
     *(("plan", option) for option in ("--steps", "--episodes", "--simulations", "--depth", "--seed")),
-    *(("simulate", option) for option in ("--steps", "--episodes", "--seed")),
+    *(("simulate", option) for option in ("--steps", "--episodes", "--total", "--seed")),
     *(("demo", option) for option in ("--steps", "--seed")),
     *(("reproduce", option) for option in ("--seeds", "--workers", "--sizes-up-to")),
     *(

@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from unlatch import POMDP, POUCT, ExactPlanner, Reward, domains, run_episodes
+import naive
+from unlatch import POMDP, POUCT, ExactPlanner, Reward, domains, run_episodes, simulate
 from unlatch.core.progress import listening
 from unlatch.errors import BeliefCollapseError, ResourceLimitError, UsageError
 
@@ -162,8 +163,9 @@ def test_collapses_count_the_same_in_the_kernel_and_by_calls(on_collapse):
     ("options", "on_collapse", "in_kernel"),
     [
         ({}, "reset", True),
-        ({}, "raise", False),
-        ({"on_collapse": "mix"}, "raise", True),
+        ({"on_collapse": "raise"}, "raise", False),
+        ({"on_collapse": "raise"}, "reset", True),
+        ({}, "raise", True),
         ({"simulations": 2, "depth": 10**6}, "reset", False),
         ({"simulations": 0, "depth": 10**6}, "reset", False),
         ({"time_limit": 1, "simulations": 2}, "reset", False),
@@ -213,7 +215,7 @@ def test_the_planner_s_model_may_number_its_symbols_otherwise(make):
     assert played.collapses.sum() == 0
 
 
-@pytest.mark.parametrize("make", [lambda model: POUCT(model, simulations=20, rng=0), ExactPlanner])
+@pytest.mark.parametrize("make", [lambda *a, **k: POUCT(*a, simulations=20, rng=0, **k), ExactPlanner])
 def test_a_symbol_that_the_model_lacks_is_a_collapse(make):
     lacking = renamed(
         TIGER,
@@ -222,8 +224,11 @@ def test_a_symbol_that_the_model_lacks_is_a_collapse(make):
     planner = make(lacking)
     played = run_episodes(TIGER, planner, episodes=40, steps=5, rng=1)
     assert played.collapses.sum() > 0
+    assert f"{played.collapses.sum()} collapses" in repr(played)
     with pytest.raises(BeliefCollapseError, match="hear-right"):
-        run_episodes(TIGER, make(lacking), episodes=40, steps=5, rng=1, on_collapse="raise")
+        run_episodes(
+            TIGER, make(lacking, on_collapse="raise"), episodes=40, steps=5, rng=1, on_collapse="raise"
+        )
 
 
 def test_collapses_of_a_foreign_planner_are_counted():
@@ -326,3 +331,138 @@ def test_a_learned_system_refuses_actions_that_its_log_never_tried():
 def test_scores_that_do_not_fit_are_refused():
     with pytest.raises(ResourceLimitError, match="run fewer episodes"):
         run_episodes(TIGER, Stubborn(0), episodes=10**15, steps=1)
+
+
+# --- episodes that end ------------------------------------------------------------------------------------
+
+
+class Listener(Stubborn):
+    """A planner that takes everything that it can be told."""
+
+    def reset(self, observation=None):
+        self.log.append(("first", observation))
+
+    def observe(self, action, observation, reward=None):
+        self.log.append((action, observation, reward))
+
+
+def test_an_episode_is_over_when_the_truth_ends_it():
+    played = run_episodes(naive.corridor(), Stubborn("right"), episodes=3, steps=10, rng=0)
+    assert played.rewards.tolist() == [1, 1, 1]
+    assert played.lengths.tolist() == [2, 2, 2]
+    assert played.ended.all()
+    assert played.occupancy.tolist() == [[1, 1, 0, 0]] * 3
+    assert [row["ended"] for row in played] == [True] * 3
+    assert [row["length"] for row in played] == [2] * 3
+    cut = run_episodes(naive.corridor(), Stubborn("right"), episodes=2, steps=1, rng=0)
+    assert not cut.ended.any()
+    assert cut.rewards.tolist() == [0, 0]
+    assert "3 ended" in repr(played)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda model: ExactPlanner(model, horizon=40),
+        lambda model: POUCT(model, simulations=300, depth=8, rng=0),
+    ],
+)
+def test_planners_gather_the_value_of_the_slippery_corridor(make):
+    model = naive.corridor(slip=0.2)
+    played = run_episodes(model, make(model), episodes=4000, steps=40, rng=1)
+    assert played.mean == pytest.approx(0.44 / 0.84, abs=4 * played.standard_error)
+    assert played.standard_error < 0.02
+    assert played.ended.mean() > 0.99
+    assert played.collapses.sum() == 0
+
+
+def test_a_planner_is_told_first_observations_and_rewards(rng):
+    truth = naive.random_episodic(rng)
+    planner = Listener(0)
+    played = run_episodes(truth, planner, episodes=200, steps=4, rng=0)
+    firsts = [entry[1] for entry in planner.log if entry[0] == "first"]
+    assert set(firsts[:-1]) == {"dark", "bright"}
+    assert firsts[-1] is None  # once all is over
+    steps = [entry for entry in planner.log if entry[0] != "first"]
+    assert len(steps) == played.lengths.sum()
+    assert {reward for _, _, reward in steps} == {-1.0, 0.0, 2.5}
+    assert sum(reward for _, _, reward in steps) == pytest.approx(played.rewards.sum())
+
+
+def test_frequencies_of_the_truth_are_those_of_the_model(rng):
+    """The same law as in a simulated log: lengths, endings, rewards."""
+    truth = naive.random_episodic(rng)
+    played = run_episodes(truth, Stubborn(0), episodes=20_000, steps=3, rng=0)
+    log = simulate(truth, 3, episodes=20_000, policy=[1.0, 0.0], rng=1)
+    lengths = log.episode_ends - log.episode_starts
+    assert played.lengths.mean() == pytest.approx(lengths.mean(), abs=0.03)
+    assert played.ended.mean() == pytest.approx(log.terminated.sum() / 20_000, abs=0.02)
+    assert played.mean == pytest.approx(log.rewards.sum() / 20_000, abs=0.06)
+
+
+@pytest.mark.parametrize("on_collapse", ["raise", "reset", "mix"])
+@pytest.mark.parametrize("emission", ["departure", "arrival"])
+@pytest.mark.parametrize("case", ["known", "other", "unaware"])
+def test_the_kernel_equals_calls_where_episodes_end(rng, emission, on_collapse, case):
+    truth = naive.random_episodic(rng, emission=emission)
+    model = truth
+    if case == "other":  # much is impossible under the planner's model
+        model = replace(
+            truth,
+            transitions=np.tile(np.eye(5), (2, 1, 1)),
+            observations=np.tile(np.eye(5)[:, :3] + np.eye(5)[:, [3, 4, 2]] * [1, 1, 0], (2, 1, 1)),
+            initial=[1, 0, 0, 0, 0],
+            first_observations=np.eye(2)[[0, 1, 1, 1, 1]],
+        )
+    if case == "unaware":
+        model = replace(truth, terminal=(), first_observations=None)
+    runs, planners = [], []
+    for wrapped in (lambda planner: planner, ByCalls):
+        planners.append(POUCT(model, simulations=30, on_collapse=on_collapse, rng=3))
+        runs.append(run_episodes(truth, wrapped(planners[-1]), episodes=30, steps=6, rng=4))
+        assert planners[-1].collapses == runs[-1].collapses.sum()
+    for field in ("rewards", "occupancy", "collapses", "lengths", "ended"):
+        assert np.array_equal(getattr(runs[0], field), getattr(runs[1], field)), field
+    assert (runs[0].collapses.sum() > 0) == (case == "other")
+    assert runs[0].ended.any()
+    assert not runs[0].occupancy[:, 3:].any()
+
+
+def test_pairs_of_the_truth_are_understood_by_a_model_that_knows_observations_alone():
+    """Tiger's symbols are pairs; a model with rewards beside its observations knows neither name nor reward of them."""
+    heard = {name: name.rpartition("|")[0] for name in TIGER.observation_names}
+    values = np.unique(TIGER.symbol_rewards)
+    plain = tuple(dict.fromkeys(heard.values()))
+    shown, paid = np.zeros((3, 2, len(plain))), np.zeros((3, 2, len(values)))
+    for code, name in enumerate(TIGER.observation_names):
+        shown[:, :, plain.index(heard[name])] += TIGER.observations[:, :, code]
+        paid[:, :, np.searchsorted(values, TIGER.symbol_rewards[code])] += TIGER.observations[:, :, code]
+    mixed = replace(
+        TIGER,
+        observations=shown,
+        observation_names=plain,
+        symbol_rewards=None,
+        reward_values=values,
+        reward_probabilities=paid,
+    )
+    assert ExactPlanner(mixed).value() == pytest.approx(ExactPlanner(TIGER).value())
+    for planner in (ExactPlanner(mixed), POUCT(mixed, rng=0)):
+        played = run_episodes(TIGER, planner, episodes=300, steps=10, rng=5)
+        assert played.collapses.sum() == 0
+        assert played.mean > 3
+    back = run_episodes(mixed, ExactPlanner(TIGER), episodes=300, steps=10, rng=5)
+    assert back.collapses.sum() == 0
+    assert back.mean > 3
+
+
+def test_a_planner_that_knows_no_rewards_cannot_tell_which_pair_it_was():
+    """Then several events of its model agree, and its episodes run by calls."""
+    silent = renamed(
+        TIGER, symbol_rewards=None, observation_names=tuple(f"o{i}" for i in range(TIGER.n_observations))
+    )
+    model = renamed(TIGER, observation_names=tuple(f"o{i}|{r:g}" for i, r in enumerate(TIGER.symbol_rewards)))
+    judged = Reward.on_observations({("listen", "o0"): 1.0})
+    played = run_episodes(
+        silent, POUCT(model, simulations=50, rng=0), episodes=5, steps=5, reward=judged, rng=1
+    )
+    assert played.collapses.sum() == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,13 @@ import pytest
 import naive
 from unlatch import POMDP, ExactPlanner, Partition, PartitionModel, Reward, domains, linalg
 from unlatch.core.progress import listening
-from unlatch.errors import BeliefCollapseError, DataError, ResourceLimitError, UsageError
+from unlatch.errors import (
+    BeliefCollapseError,
+    BeliefCollapseWarning,
+    DataError,
+    ResourceLimitError,
+    UsageError,
+)
 
 MIDDLE = Reward.on_states({"middle": 1.0})
 
@@ -181,12 +188,13 @@ def test_questions_that_make_no_sense():
 
 
 def test_an_impossible_observation():
-    planner = ExactPlanner(domains.sense_float_reset(3))
+    planner = ExactPlanner(domains.sense_float_reset(3), on_collapse="raise")
     with pytest.raises(BeliefCollapseError, match="impossible"):
         planner.observe("sense", "0|0")
     assert planner.collapses == 1
     planner = ExactPlanner(domains.sense_float_reset(3), on_collapse="reset")
-    planner.observe("sense", "0|0")
+    with pytest.warns(BeliefCollapseWarning, match="impossible"):
+        planner.observe("sense", "0|0")
     assert planner.collapses == 1
     assert planner.belief.tolist() == [1, 0, 0]
 
@@ -219,3 +227,133 @@ def test_a_horizon_that_does_not_fit_is_refused_before_planning(monkeypatch):
         ExactPlanner(domains.tiger(), horizon=10**8).value()
     with pytest.raises(UsageError, match="horizon"):
         ExactPlanner(domains.tiger(), horizon=10**30)
+
+
+# --- endings ------------------------------------------------------------------------------------------------
+
+
+def test_the_goal_pays_once():
+    """By hand: two moves to the right, then it is over. Who does not know that expects to be paid for ever."""
+    model = naive.corridor()
+    planner = ExactPlanner(model, horizon=10)
+    assert planner.value() == pytest.approx(1.0)
+    assert planner.action() == 1
+    assert ExactPlanner(replace(model, terminal=()), horizon=10).value() == pytest.approx(9.0)
+
+
+def test_the_value_of_a_slippery_corridor_is_known():
+    """Always to the right: V0 = .8 V1 - .2 and V1 = .8 + .2 V0, so that V0 = .44 / .84."""
+    planner = ExactPlanner(naive.corridor(slip=0.2), horizon=60)
+    assert planner.value() == pytest.approx(0.44 / 0.84, abs=1e-9)
+    assert planner.value([0, 1, 0, 0]) == pytest.approx(0.8 + 0.2 * 0.44 / 0.84, abs=1e-9)
+    assert planner.value([0, 0, 0, 1]) == 0.0
+
+
+def working(pays, ends, emission="departure"):
+    """Work is paid one with probability ``pays`` and is over after every step with probability ``ends``."""
+    return POMDP(
+        transitions=[[[1 - ends, ends], [0, 1]]],
+        observations=[[[1.0], [1.0]]],
+        initial=[1, 0],
+        emission=emission,
+        terminal=1,
+        reward_values=[0.0, 1.0],
+        reward_probabilities=[[[1 - pays, pays], [0.0, 1.0]]],  # nobody is paid after the end
+    )
+
+
+@pytest.mark.parametrize("emission", ["departure", "arrival"])
+def test_rewards_beside_observations_are_paid_until_the_end(emission):
+    planner = ExactPlanner(working(0.4, 0.25, emission), horizon=8)
+    assert planner.value() == pytest.approx(0.4 * (1 - 0.75**8) / 0.25)
+
+
+def test_states_pay_until_the_end():
+    reward = Reward.on_states({(0, 1): 1.0})
+    assert ExactPlanner(working(0.4, 0.25), reward, horizon=8).value() == pytest.approx((1 - 0.75**8) / 0.25)
+
+
+def bandit():
+    """Nothing is seen, but what pulling pays tells a good machine from a bad one."""
+    return POMDP(
+        transitions=np.tile(np.eye(2), (2, 1, 1)),
+        observations=np.ones((2, 2, 1)),
+        initial=[0.5, 0.5],
+        action_names=("pull", "wait"),
+        observation_names=("nothing",),
+        state_names=("good", "bad"),
+        reward_values=[-1.0, 0.0, 1.0],
+        reward_probabilities=[[[0, 0, 1], [1, 0, 0]], [[0, 1, 0], [0, 1, 0]]],
+    )
+
+
+def test_what_rewards_tell_is_planned_with():
+    """By hand: pull once; of five steps a good machine pays five, a bad one costs one."""
+    planner = ExactPlanner(bandit(), horizon=5)
+    assert planner.value() == pytest.approx(0.5 * 5 - 0.5)
+    planner.observe("pull", "nothing", reward=-1)
+    assert planner.belief.tolist() == [0, 1]
+    assert planner.action() == 1
+    planner.reset()
+    planner.observe("pull", "nothing", reward=1.0)
+    assert planner.action() == 0
+    assert planner.value() == pytest.approx(4.0)
+
+
+def test_plans_from_first_observations_are_found_again():
+    model = naive.corridor(
+        slip=0.2,
+        initial=[0.5, 0.5, 0, 0],
+        first_observations=np.eye(4)[:, [0, 1]] + [[0, 0], [0, 0], [1, 0], [1, 0]],
+        first_observation_names=("here", "there"),
+    )
+    planner = ExactPlanner(model, horizon=60)
+    solved = []
+    for observation, value in [("here", 0.44 / 0.84), ("there", 0.8 + 0.2 * 0.44 / 0.84)] * 2:
+        planner.reset(observation)
+        with listening(lambda *event: solved.append(event)):
+            assert planner.value() == pytest.approx(value, abs=1e-9)
+        solved.append("asked")
+    assert solved[-2:] == ["asked", "asked"]  # the second time nothing is computed
+
+
+def best_return(model, belief, steps):
+    """The optimum by trying everything: actions, states left and reached, observations, rewards."""
+    if steps == 0:
+        return 0.0
+    live = [s for s in range(model.n_states) if s not in model.terminal]
+    departs = model.emission == "departure"
+    returns = []
+    for a in range(model.n_actions):
+        total = 0.0
+        for o in range(model.n_observations):
+            for r, reward in enumerate(model.reward_values):
+                after = np.zeros(model.n_states)
+                for s in live:
+                    shown = model.observations[a, s if departs else slice(None), o]
+                    after += belief[s] * model.reward_probabilities[a, s, r] * model.transitions[a, s] * shown
+                total += reward * after.sum()
+                after[list(model.terminal)] = 0.0
+                if after.sum() > 0:
+                    total += after.sum() * best_return(model, after / after.sum(), steps - 1)
+        returns.append(total)
+    return max(returns)
+
+
+@pytest.mark.parametrize("emission", ["departure", "arrival"])
+def test_values_with_endings_and_rewards_are_those_of_trying_everything(rng, emission):
+    model = naive.random_episodic(rng, emission=emission)
+    planner = ExactPlanner(model, horizon=3)
+    assert planner.value() == pytest.approx(best_return(model, model.initial, 3), abs=1e-9)
+    planner.reset("bright")
+    start = model.initial * model.first_observations[:, 1]
+    assert planner.belief == pytest.approx(start / start.sum())
+    assert planner.value() == pytest.approx(best_return(model, start / start.sum(), 3), abs=1e-9)
+
+
+def test_one_step_is_worth_what_the_model_says_it_pays(rng):
+    for model in (naive.random_episodic(rng), naive.corridor(slip=0.2)):
+        planner = ExactPlanner(model, horizon=1)
+        for state in range(model.n_states):
+            belief = np.eye(model.n_states)[state]
+            assert planner.value(belief, 1) == pytest.approx(model.rewards[:, state].max())

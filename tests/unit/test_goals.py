@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
-from unlatch import Partition, PartitionModel, domains, most_ambiguous_state, states_where
+import naive
+from unlatch import POMDP, Partition, PartitionModel, domains, most_ambiguous_state, states_where
 from unlatch.errors import UsageError
 from unlatch.plan.goals import state_named, states_in_cell
 
@@ -77,3 +81,31 @@ def test_the_states_of_a_cell():
     assert states_in_cell(PartitionModel(NOISY.to_psr(), partition), 1) == (1, 2)
     with pytest.raises(UsageError, match="there are 2"):
         states_in_cell(partition, 2)
+
+
+# --- endings, and symbols that are pairs -----------------------------------------------------------------------
+
+
+def test_states_in_which_nothing_is_done_are_no_goals():
+    model = naive.corridor()
+    rows = np.array(model.observations)
+    rows[:, 2:] = 0.25  # placeholders, as random as can be
+    assert most_ambiguous_state(replace(model, observations=rows)) == 0
+    with pytest.raises(UsageError, match="no state shows"):
+        states_where(model, "argmax", {"right": "goal"})
+
+
+def test_an_observation_may_be_named_without_its_reward():
+    model = POMDP(
+        np.tile(np.eye(2), (1, 1, 1)),
+        [[[0.3, 0.3, 0.4], [0.1, 0.1, 0.8]]],
+        [0.5, 0.5],
+        observation_names=("a|0", "a|1", "b|0"),
+        symbol_rewards=[0.0, 1.0, 0.0],
+    )
+    assert states_where(model, "argmax", {0: "a"}) == (0,)
+    assert states_where(model, "argmax", {0: "b"}) == (1,)
+    assert states_where(model, "argmax", {0: "b|0"}) == (
+        0,
+        1,
+    )  # of the three symbols it is the likeliest in both

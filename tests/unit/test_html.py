@@ -136,7 +136,7 @@ def test_large_models_are_cut(rng, states):
 def test_every_value_has_a_piece():
     tiger = domains.tiger()
     played = run_episodes(tiger, POUCT(tiger, simulations=5, rng=0), episodes=2, steps=2, rng=0)
-    for value in (Partition.from_cells([[0, 2], [1]]), Diagnostics(), Reward.from_symbols(tiger), played):
+    for value in (Partition.from_cells([[0, 2], [1]]), Diagnostics(), Reward.learned(tiger), played):
         assert read(value._repr_html_())
     assert "0, 2" in read(Partition.from_cells([[0, 2], [1]])._repr_html_())
 

@@ -279,9 +279,7 @@ def test_an_impossible_step_is_told_with_its_data(method):
 def test_beliefs_go_on_after_an_impossible_step_and_warn():
     """The step alone tells where it came from: what shows 1 leads to what shows 0."""
     log = log_of(ALTERNATING, [0] * 5, [0, 1, 1, 0, 0])
-    with pytest.warns(
-        BeliefCollapseWarning, match="impossible under the model: 2, the first at step 2"
-    ):
+    with pytest.warns(BeliefCollapseWarning, match="impossible under the model: 2, the first at step 2"):
         assert ALTERNATING.belief(log).tolist() == [0.0, 1.0]
     with pytest.warns(BeliefCollapseWarning, match="impossible='raise' makes it an error"):
         rows = ALTERNATING.predictions(log)

@@ -13,7 +13,7 @@ import pytest
 import naive
 from unlatch import POMDP, POUCT, PSR, ExactPlanner, Partition, PartitionModel, Reward, domains, linalg
 from unlatch.core.progress import listening
-from unlatch.errors import BeliefCollapseError, DataError, NumericalError, UsageError
+from unlatch.errors import BeliefCollapseError, BeliefCollapseWarning, DataError, NumericalError, UsageError
 
 TIGER = domains.tiger()
 LINE = domains.sense_float_reset(3)
@@ -333,8 +333,8 @@ def test_planners_leave_out_what_was_never_tried_unless_told_otherwise(make):
 # --- impossible observations --------------------------------------------------------------------------------
 
 
-def test_an_impossible_observation_is_an_error_unless_told_otherwise():
-    planner = POUCT(LINE, simulations=20, rng=0)
+def test_an_impossible_observation_is_an_error_if_told_so():
+    planner = POUCT(LINE, simulations=20, on_collapse="raise", rng=0)
     with pytest.raises(BeliefCollapseError, match=r"'0\|0' after action 'sense' is impossible") as caught:
         planner.observe("sense", "0|0")
     assert caught.value.belief.tolist() == [1, 0, 0]
@@ -347,32 +347,38 @@ def test_an_impossible_observation_is_an_error_unless_told_otherwise():
 
 def test_an_unknown_observation_is_an_impossible_one():
     with pytest.raises(BeliefCollapseError, match="'moo' after action 'sense' is unknown"):
-        POUCT(LINE, simulations=20, rng=0).observe("sense", "moo")
+        POUCT(LINE, simulations=20, on_collapse="raise", rng=0).observe("sense", "moo")
 
 
 def test_after_a_reset_the_belief_is_the_initial_one():
     planner = POUCT(LINE, simulations=20, on_collapse="reset", rng=0)
     planner.observe("float", "0|0")
-    planner.observe("sense", "moo")
+    with pytest.warns(BeliefCollapseWarning, match="'moo' after action 'sense' is unknown"):
+        planner.observe("sense", "moo")
     assert planner.belief.tolist() == [1, 0, 0]
     assert planner.collapses == 1
 
 
-def test_after_a_mix_the_belief_is_what_the_step_alone_tells():
-    planner = POUCT(LINE, simulations=20, on_collapse="mix", rng=0)
-    planner.observe("sense", "0|1")  # only state 1 shows that
+def test_by_default_the_belief_goes_on_from_what_the_step_alone_tells():
+    planner = POUCT(LINE, simulations=20, rng=0)
+    with pytest.warns(BeliefCollapseWarning, match="counted in the planner's collapses") as warned:
+        planner.observe("sense", "0|1")  # only state 1 shows that
+    assert warned[0].filename == __file__
     assert planner.belief.tolist() == [0, 1, 0]
-    planner.observe("sense", "moo")  # tells nothing at all
-    assert planner.belief.tolist() == [1, 0, 0]
+    planner.observe("sense", "moo")  # tells nothing at all, and is not warned of again
+    assert np.allclose(planner.belief, 1 / 3)
     assert planner.collapses == 2
 
 
 def test_a_psr_that_cancels_is_not_divided_by():
     psr = PSR([0.5, 0.5], [[[[1.0, 0.0], [0.0, -1.0]], [[0.0, 0.0], [0.0, 2.0]]]], [1.0, 1.0])
     with pytest.raises(BeliefCollapseError):
-        POUCT(psr, Reward.on_observations({(0, 0): 1.0}), simulations=50, rng=0).observe(0, 0)
+        POUCT(psr, Reward.on_observations({(0, 0): 1.0}), simulations=50, on_collapse="raise", rng=0).observe(
+            0, 0
+        )
 
 
+@pytest.mark.filterwarnings("ignore::unlatch.BeliefCollapseWarning")
 @pytest.mark.parametrize("noise", [1e-3, 1e-1, 1.0])
 def test_a_psr_full_of_noise_never_breaks_the_search(rng, noise):
     psr = TIGER.to_psr()
@@ -401,6 +407,7 @@ def test_a_psr_without_mass_is_refused():
 # --- saving, options ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore::unlatch.BeliefCollapseWarning")
 def test_it_can_be_put_away_and_taken_up_again():
     planner = POUCT(TIGER, simulations=200, on_collapse="reset", rng=0)
     planner.search()
@@ -500,3 +507,201 @@ def test_long_searches_report_progress():
         planner.search()
     assert heard
     assert all(stage == "searching" and done < total == 600 for stage, done, total in heard)
+
+
+# --- endings ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sampling", ["state", "belief"])
+def test_the_goal_pays_once(sampling):
+    model = naive.corridor(slip=0.2)
+    options = {"depth": 12, "simulations": 20_000, "patience": 1.0, "sampling": sampling, "rng": 0}
+    found = POUCT(model, exploration=0.4, **options).search()
+    exact = ExactPlanner(model, horizon=12)
+    assert found.action == exact.action() == 1
+    assert found.values.max() == pytest.approx(exact.value(), abs=0.03)
+    unaware = POUCT(replace(model, terminal=()), exploration=4.0, **options).search()
+    assert unaware.values.max() > 2  # the reward of the goal again and again
+
+
+def test_rewards_beside_observations_are_pursued():
+    """The model's rewards are what a planner pursues by default, and they tell the states apart."""
+    model = POMDP(
+        transitions=np.tile(np.eye(2), (2, 1, 1)),
+        observations=np.ones((2, 2, 1)),
+        initial=[0.5, 0.5],
+        action_names=("pull", "wait"),
+        observation_names=("nothing",),
+        reward_values=[-1.0, 0.0, 1.0],
+        reward_probabilities=[[[0, 0, 1], [1, 0, 0]], [[0, 1, 0], [0, 1, 0]]],
+    )
+    planner = POUCT(model, depth=5, simulations=20_000, patience=1.0, exploration=2.0, reuse=True, rng=0)
+    found = planner.search()
+    assert found.action == 0
+    assert found.values[0] == pytest.approx(2.0, abs=0.2)
+    planner.observe("pull", "nothing", -1)
+    assert planner.belief.tolist() == [0, 1]
+    assert len(planner.state()["tree"]["parent"]) > 1  # what was paid belongs to the branch that is kept
+    assert planner.action() == 1
+
+
+def lasting(**options):
+    """Two states that never change; one step in A ends the episode with probability .9, one in B with .1."""
+    fields = {
+        "transitions": [[[0.1, 0.0, 0.9], [0.0, 0.9, 0.1], [0.0, 0.0, 1.0]]],
+        "observations": np.ones((1, 3, 1)),
+        "initial": [0.5, 0.5, 0.0],
+        "state_names": ("A", "B", "over"),
+        "terminal": "over",
+    }
+    return POMDP(**{**fields, **options})
+
+
+PAYS = Reward.on_states({"A": 1.0})
+
+
+@pytest.mark.parametrize("emission", ["departure", "arrival"])
+def test_a_step_that_is_told_of_is_one_that_the_episode_went_on_after(emission):
+    planner = POUCT(lasting(emission=emission), PAYS, simulations=50, rng=0)
+    planner.observe(0, 0)
+    assert planner.belief == pytest.approx([0.1, 0.9, 0.0])
+    planner.observe(0, 0)
+    assert planner.belief == pytest.approx([1 / 82, 81 / 82, 0.0])
+
+
+def test_where_a_step_ends_it_for_sure_the_belief_is_that_it_is_over():
+    model = lasting(transitions=[[[0, 0, 1], [0, 0, 1], [0, 0, 1]]])
+    planner = POUCT(model, PAYS, simulations=20, rng=0)
+    planner.observe(0, 0)
+    assert planner.belief.tolist() == [0, 0, 1]
+    assert planner.collapses == 0
+    assert planner.search().values.tolist() == [0.0]
+    with pytest.warns(BeliefCollapseWarning, match="impossible"):
+        planner.observe(0, 0)
+
+
+def test_who_knows_nothing_knows_that_it_goes_on():
+    planner = POUCT(lasting(), PAYS, simulations=20, rng=0)
+    with pytest.warns(BeliefCollapseWarning, match="unknown"):
+        planner.observe(0, "moo")
+    assert planner.belief.tolist() == [0.5, 0.5, 0.0]
+
+
+def test_a_tree_with_endings_can_be_put_away():
+    planner = POUCT(naive.corridor(slip=0.3), simulations=300, depth=6, rng=0)
+    planner.search()
+    other = POUCT(naive.corridor(slip=0.3), simulations=300, depth=6, rng=1)
+    other.restore(json.loads(json.dumps(planner.state())))
+    for each in (planner, other):
+        each.observe("right", "near-goal", 0)
+    assert np.array_equal(other.search().values, planner.search().values)
+
+
+# --- the first observation ----------------------------------------------------------------------------------
+
+MAKERS = [lambda *a, **k: POUCT(*a, simulations=20, rng=0, **k), ExactPlanner]
+
+
+def foggy(**options):
+    return replace(
+        TIGER,
+        first_observations=[[0.8, 0.2, 0.0], [0.4, 0.5, 0.1]],
+        first_observation_names=("dark", "bright", "never"),
+        **options,
+    )
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_the_first_observation_conditions_the_initial_belief(make):
+    planner = make(foggy())
+    for observation in ("dark", 0, np.int64(0)):
+        planner.reset(observation)
+        assert planner.belief == pytest.approx([2 / 3, 1 / 3])
+    planner.reset()
+    assert planner.belief.tolist() == [0.5, 0.5]
+    with pytest.raises(UsageError, match="unknown first observation 3"):
+        planner.reset(3)
+    assert planner.collapses == 0
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_a_first_observation_that_cannot_be(make):
+    model = foggy(initial=[1.0, 0.0])
+    planner = make(model, on_collapse="raise")
+    with pytest.raises(BeliefCollapseError, match="first observation 'never' is impossible") as caught:
+        planner.reset("never")
+    assert (caught.value.action, caught.value.observation) == (None, "never")
+    with pytest.raises(BeliefCollapseError, match="first observation 'moo' is unknown"):
+        planner.reset("moo")
+    planner = make(model)
+    with pytest.warns(BeliefCollapseWarning) as warned:
+        planner.reset("never")
+    assert warned[0].filename == __file__
+    assert planner.belief.tolist() == [0, 1]  # what it alone tells
+    planner.reset("moo")
+    assert planner.belief.tolist() == [1, 0]
+    assert planner.collapses == 2
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_a_model_that_shows_where_it_arrives_shows_where_it_starts(make):
+    model = naive.corridor(initial=[0.25, 0.75, 0, 0])
+    planner = make(model)
+    planner.reset("near-goal")
+    assert planner.belief.tolist() == [0, 1, 0, 0]
+    depends = np.array(model.observations)
+    depends[0] = depends[0][:, [1, 0, 2, 3]]
+    for other in (replace(model, observations=depends), replace(model, emission="departure"), TIGER.to_psr()):
+        with pytest.raises(UsageError, match="does not know what is shown before the first action"):
+            make(other).reset("near-goal")
+    untried = replace(model, observations=depends, untried_actions=("left",))
+    make(untried).reset("near-goal")  # rows that are placeholders do not count
+
+
+# --- observations and rewards by name -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", MAKERS)
+@pytest.mark.parametrize(
+    "told", [("hear-left|-1",), ("hear-left", -1), ("hear-left", -1.0), ("hear-left|-1", -1), ("hear-left",)]
+)
+def test_an_observation_may_be_told_apart_from_its_reward(make, told):
+    planner = make(TIGER)
+    planner.observe("listen", *told)
+    assert planner.belief == pytest.approx([0.85, 0.15])
+
+
+def test_an_observation_without_its_reward_stands_for_all_symbols_that_show_it():
+    model = POMDP(
+        np.eye(2)[None],
+        [[[0.5, 0.3, 0.2], [0.1, 0.3, 0.6]]],
+        [0.5, 0.5],
+        observation_names=("a|0", "a|1", "b|0"),
+        symbol_rewards=[0.0, 1.0, 0.0],
+    )
+    planner = POUCT(model, simulations=50, rng=0)
+    planner.search()
+    planner.observe(0, "a")
+    assert planner.belief == pytest.approx([2 / 3, 1 / 3])
+    assert planner.state()["tree"]["parent"] == [-1]  # no single branch is what happened
+    planner.search()
+    planner.observe(0, "a", 1)
+    assert planner.belief == pytest.approx([2 / 3, 1 / 3])
+    assert len(planner.state()["tree"]["parent"]) > 1
+    with pytest.warns(BeliefCollapseWarning, match="'b' with reward 1 after action '0' is impossible"):
+        planner.observe(0, "b", 1)
+
+
+def test_a_reward_that_is_no_number_is_refused():
+    planner = POUCT(TIGER, simulations=20, rng=0)
+    for reward in ("-1", np.nan, np.inf, True, [1]):
+        with pytest.raises(UsageError, match="reward"):
+            planner.observe("listen", "hear-left", reward)
+    with pytest.raises(UsageError, match="unknown observation"):
+        planner.observe("listen", ["hear-left"])
+
+
+def test_a_model_without_rewards_takes_no_notice_of_one():
+    planner = POUCT(HALLWAY, MIDDLE, simulations=20, rng=0)
+    planner.observe("stay", "end-left", 17)
+    assert planner.collapses == 0

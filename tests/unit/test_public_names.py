@@ -106,7 +106,9 @@ def test_every_public_name_says_what_it_is(name):
     assert (getattr(unlatch, name).__doc__ or "").strip()
 
 
-@pytest.mark.parametrize("module", ["unlatch", "unlatch.core.pomdp", "unlatch.core.psr"])
+@pytest.mark.parametrize(
+    "module", ["unlatch", "unlatch.core.pomdp", "unlatch.core.psr", "unlatch.simulation"]
+)
 @pytest.mark.compiled
 def test_examples_in_docstrings_are_true(module):
     found = doctest.testmod(importlib.import_module(module))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import naive
 from unlatch import POMDP, PSR, Partition, PartitionModel, Reward, domains
 from unlatch.errors import DataError, UsageError
 
@@ -64,7 +65,7 @@ def test_rewards_on_observations_need_pairs(key):
 
 def test_learned_rewards_are_those_of_the_symbols():
     tiger = domains.tiger()
-    resolved = Reward.from_symbols(tiger).resolve(tiger)
+    resolved = Reward.learned(tiger).resolve(tiger)
     assert np.array_equal(resolved.symbols, np.tile(tiger.symbol_rewards, (3, 1)))
     assert not resolved.cells.any()
 
@@ -79,12 +80,12 @@ def test_learned_rewards_follow_the_names_to_another_order():
         action_names=tiger.action_names,
         observation_names=tuple(tiger.observation_names[o] for o in order),
     )
-    assert np.array_equal(Reward.from_symbols(tiger).resolve(other).symbols[0], tiger.symbol_rewards[order])
+    assert np.array_equal(Reward.learned(tiger).resolve(other).symbols[0], tiger.symbol_rewards[order])
 
 
 def test_a_model_without_symbol_rewards_says_what_to_do():
     with pytest.raises(UsageError, match=r"on_observations|on_states"):
-        Reward.from_symbols(HALLWAY)
+        Reward.learned(HALLWAY)
 
 
 def test_names_and_indices_mean_the_same():
@@ -111,6 +112,58 @@ def test_one_pair_cannot_be_paid_twice():
         Reward.on_observations({("left", "end-left"): 1.0, (0, 0): 2.0}).resolve(HALLWAY)
 
 
+def test_an_observation_without_its_reward_pays_on_all_symbols_that_show_it():
+    tiger = domains.tiger()
+    symbols = Reward.on_observations({("listen", "hear-left"): 1.0}).resolve(tiger).symbols
+    assert symbols[0].tolist() == [float(name.startswith("hear-left|")) for name in tiger.observation_names]
+    assert not symbols[1:].any()
+    model = POMDP(
+        [[[1.0]]],
+        [[[0.5, 0.3, 0.2]]],
+        [1.0],
+        observation_names=("a|0", "a|1", "b|0"),
+        symbol_rewards=[0, 1, 0],
+    )
+    assert Reward.on_observations({(0, "a"): 2.0}).resolve(model).symbols.tolist() == [[2, 2, 0]]
+    with pytest.raises(UsageError, match="twice"):
+        Reward.on_observations({(0, "a"): 2.0, (0, "a|1"): 1.0}).resolve(model)
+    with pytest.raises(UsageError, match=r"unknown observation 'c': the model knows 'a\|0'"):
+        Reward.on_observations({(0, "c"): 1.0}).resolve(model)
+
+
+def test_names_that_only_look_like_pairs_are_left_alone():
+    model = POMDP(
+        [[[1.0]]], [[[0.5, 0.5]]], [1.0], observation_names=("a|0", "a|7"), symbol_rewards=[0.0, 1.0]
+    )
+    with pytest.raises(UsageError, match="unknown observation 'a'"):
+        Reward.on_observations({(0, "a"): 1.0}).resolve(model)
+
+
+# --- rewards beside observations ----------------------------------------------------------------------------
+
+
+def test_learned_rewards_beside_observations():
+    model = naive.random_episodic(np.random.default_rng(0))
+    resolved = Reward.learned(model).resolve(model)
+    assert resolved.rewards.tolist() == [-1.0, 0.0, 2.5]
+    assert not resolved.symbols.any()
+    assert not resolved.states.any()
+
+
+def test_a_reward_is_the_same_in_models_that_pay_it_in_another_way():
+    mixed = naive.random_episodic(np.random.default_rng(0))
+    paired = POMDP(
+        [[[1.0]]],
+        [[[0.5, 0.3, 0.2]]],
+        [1.0],
+        observation_names=("a", "b", "c"),
+        symbol_rewards=[2.5, 0.0, 9.0],
+    )
+    assert Reward.learned(mixed).resolve(paired).symbols.tolist() == [[2.5, 0, 0]]
+    with pytest.raises(UsageError, match="knows no rewards"):
+        Reward.learned(mixed).resolve(HALLWAY)
+
+
 # --- states and cells ---------------------------------------------------------------------------------------
 
 
@@ -121,6 +174,13 @@ def test_a_state_by_name_by_index_or_alone_in_a_tuple(state):
 
 def test_a_tuple_stands_for_all_of_its_states():
     assert Reward.on_states({(0, 2): 1.0}).resolve(HALLWAY).states.tolist() == [1, 0, 1]
+
+
+def test_a_state_that_ends_the_episode_is_never_left():
+    model = naive.corridor()
+    with pytest.raises(UsageError, match="'goal' ends the episode"):
+        Reward.on_states({"goal": 1.0}).resolve(model)
+    assert Reward.on_states({(0, 3): 1.0}).resolve(model).states.tolist() == [1, 0, 0, 0]
 
 
 def test_an_unknown_state_is_told_the_known_ones():

@@ -145,6 +145,116 @@ def test_episodes_start_anew(sparse):
     assert log.n_episodes == 20_000
 
 
+# --- episodes that end --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("emission", ["departure", "arrival"])
+@pytest.mark.parametrize("per_call", [7, 1 << 16])
+def test_everything_that_a_model_knows_equals_a_plain_loop(rng, emission, per_call, monkeypatch):
+    monkeypatch.setattr(simulation, "STEPS_PER_CALL", per_call)
+    model = naive.random_episodic(rng, emission=emission)
+    ours, same = np.random.default_rng(7), np.random.default_rng(7)
+    log = simulate(model, 6, total=400, rng=ours)
+    expected = naive.simulate_by(model, iter(same.random, None), longest=6, steps=400)
+    assert log == expected
+    assert 0 < log.terminated.sum() < log.n_episodes
+    assert ours.random() == same.random()  # no number more was drawn
+    assert np.isfinite(model.log_likelihood(log))
+
+
+def test_a_log_has_so_many_steps_or_so_many_episodes(rng):
+    model = naive.random_episodic(rng)
+    assert len(simulate(model, 5000, rng=0)) == 5000
+    assert simulate(model, 5000, rng=0).n_episodes > 500
+    episodes = simulate(model, 50, episodes=300, rng=0)
+    assert episodes.n_episodes == 300
+    assert episodes.terminated[episodes.episode_ends - 1].all()
+    short = simulate(model, 2, episodes=300, rng=0)
+    lengths = short.episode_ends - short.episode_starts
+    assert set(lengths.tolist()) == {1, 2}
+    cut = ~short.terminated[short.episode_ends - 1]
+    assert cut.any()
+    assert (lengths[cut] == 2).all()
+
+
+def test_episodes_of_unknown_length_in_parts_are_the_same(rng, monkeypatch):
+    model = naive.random_episodic(rng)
+    whole = simulate(model, 9, episodes=300, rng=0)
+    monkeypatch.setattr(simulation, "STEPS_PER_CALL", 11)
+    heard = []
+    with listening(lambda *event: heard.append(event)):
+        assert simulate(model, 9, episodes=300, rng=0) == whole
+    assert heard[-1] == ("simulating", 300, 300)
+
+
+def test_a_total_cuts_the_last_episode_of_a_model_that_never_ends():
+    log = simulate(domains.tiger(), 50, total=120, rng=0)
+    assert log.episode_starts.tolist() == [0, 50, 100]
+    assert len(log) == 120
+    assert log.terminated is None
+    assert simulate(domains.tiger(), 50, total=100, rng=0) == simulate(domains.tiger(), 50, episodes=2, rng=0)
+
+
+def one_state(ends, **options):
+    """One state to act in, and two in which it is over: reached with the chances ``ends``."""
+    transitions = [[[1 - sum(ends), *ends], [0, 1, 0], [0, 0, 1]]]
+    shown = [[[1, 0, 0], [0, 1, 0], [0, 0, 1]]]
+    return POMDP(transitions, shown, [1, 0, 0], "arrival", terminal=(1, 2), **options)
+
+
+def test_endings_have_the_probabilities_of_the_model():
+    log = simulate(one_state((0.2, 0.1)), 10**6, total=300_000, rng=5)
+    lengths = log.episode_ends - log.episode_starts
+    if not log.terminated[-1]:
+        lengths = lengths[:-1]
+    counts = np.bincount(np.minimum(lengths, 12), minlength=13)[1:]
+    law = 0.3 * 0.7 ** np.arange(12)
+    law[-1] = 0.7**11
+    assert compare(counts, law) > ALPHA
+    assert compare(counts, np.append(0.31 * 0.69 ** np.arange(11), 0.69**11)) < ALPHA
+    last = np.bincount(log.observations[log.terminated], minlength=3)
+    assert compare(last, np.array([0, 2 / 3, 1 / 3])) > ALPHA
+
+
+def test_first_observations_and_rewards_have_the_probabilities_of_the_model():
+    model = one_state(
+        (0.2, 0.1),
+        first_observations=[[0.3, 0.7]] * 3,
+        first_observation_names=("x", "y"),
+        reward_values=[0.0, 5.0],
+        reward_probabilities=[[[0.6, 0.4]] * 3],
+    )
+    log = simulate(model, 10**6, total=100_000, rng=6)
+    assert compare(np.bincount(log.first_observations), np.array([0.3, 0.7])) > ALPHA
+    assert compare(np.bincount((log.rewards == 5).astype(int)), np.array([0.6, 0.4])) > ALPHA
+    assert log.first_observation_names == ("x", "y")
+
+
+def test_the_first_observation_chooses_the_first_action_where_it_has_the_name_of_another():
+    model = POMDP(
+        np.tile(np.eye(2), (2, 1, 1)),
+        np.tile(np.eye(2), (2, 1, 1)),
+        [0.5, 0.5],
+        first_observations=np.eye(2),
+        first_observation_names=("1", "dark"),
+    )
+    log = simulate(model, 1, episodes=2000, policy=[[0.5, 0.5], [0.1, 0.9]], rng=0)
+    seen = log.first_observations == 0  # "1", whose row is the second
+    assert log.actions[seen].mean() == pytest.approx(0.9, abs=0.03)
+    assert log.actions[~seen].mean() == pytest.approx(0.5, abs=0.05)
+    assert set(log.probabilities[seen].tolist()) == {0.1, 0.9}
+    assert set(log.probabilities[~seen].tolist()) == {0.5}
+
+
+def test_episodes_and_a_total_exclude_each_other():
+    with pytest.raises(UsageError, match="not both"):
+        simulate(domains.tiger(), 5, episodes=2, total=10)
+    with pytest.raises(UsageError, match="total must be a whole number"):
+        simulate(domains.tiger(), 5, total=0)
+    with pytest.raises(ResourceLimitError, match="in all"):
+        simulate(domains.tiger(), 5, total=10**10)
+
+
 # --- more than the machine holds ----------------------------------------------------------------------------
 
 

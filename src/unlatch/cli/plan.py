@@ -42,7 +42,9 @@ _LONGEST_GOAL = 2000
     "--goal", "goals", multiple=True, metavar="GOAL", help="What to pursue, +1 each time; see below."
 )
 @click.option("--reward", type=click.Choice(["learned"]), help="Pursue the rewards that were logged.")
-@click.option("--steps", type=Whole(), default=10, show_default=True, help="Steps of an episode.")
+@click.option(
+    "--steps", type=Whole(), default=10, show_default=True, help="Steps of an episode; the most, if it ends."
+)
 @click.option("--episodes", type=Whole(), default=100, show_default=True, help="Episodes to run.")
 @click.option(
     "--in", "world", metavar="DOMAIN|MODEL", help="The true system to act in; the model itself by default."
@@ -91,14 +93,15 @@ def plan(model: str, goals: tuple[str, ...], reward: str | None, world: str | No
         )
     output = screen()
     output.print(
-        f"return over {options['steps']} steps: {played.mean:.3f} ± {played.standard_error:.3f} (standard error, "
-        f"{len(played)} episodes, seed {seed})"
+        f"return over {_duration(options['steps'], played, truth)}: {played.mean:.3f} ± {played.standard_error:.3f} "
+        f"(standard error, {len(played)} episodes, seed {seed})"
     )
     _print_policy(output, planner)
     _print_time(output, played, judged, truth)
     if played.collapses.sum():
         output.print(
-            f"{int(played.collapses.sum())} observations were impossible under the model; the belief restarted"
+            f"{int(played.collapses.sum())} observations were impossible under the model; the belief went on from what "
+            "each of them alone tells"
         )
 
 
@@ -139,14 +142,13 @@ def _planner(
 
     untried = _untried(options)
     if options["planner"] == "exact":
-        return ExactPlanner(agent, reward, horizon=options["steps"], on_collapse="reset", untried=untried)
+        return ExactPlanner(agent, reward, horizon=options["steps"], untried=untried)
     return POUCT(
         agent,
         reward,
         simulations=options["simulations"],
         depth=options["depth"],
         exploration=_exploration(options["exploration"]),
-        on_collapse="reset",
         rng=rng,
         untried=untried,
     )
@@ -169,7 +171,7 @@ def _reward(goals: tuple[str, ...], model: POMDP | PartitionModel | PSR) -> Rewa
     from unlatch.core.reward import Reward
 
     if not goals:
-        return Reward.from_symbols(model)
+        return Reward.learned(model)
     kinds = {goal.partition(":")[0] for goal in goals}
     if kinds == {"observation"}:
         return Reward.on_observations({_assignment(goal.partition(":")[2]): 1.0 for goal in goals})
@@ -256,10 +258,22 @@ def _print_policy(output: Screen, planner: POUCT | ExactPlanner, most: int = 8) 
             continue
         planner.reset()
         planner.observe(first, int(o))
-        following = model.action_names[planner.action()]
+        following = "(it is over)" if _is_over(planner) else model.action_names[planner.action()]
         rows.append([model.observation_names[o], f"{chances[o]:.3f}", following, _belief(planner.belief)])
     header = ["then observing", "probability", "next action", "belief"]
     output.table(f"first action: {model.action_names[first]}", header, rows)
+
+
+def _duration(steps: int, played: Any, truth: POMDP) -> str:
+    if not truth.terminal:
+        return f"{steps} steps"
+    return f"at most {steps} steps ({played.lengths.mean():.1f} on average, {int(played.ended.sum())} episodes ended)"
+
+
+def _is_over(planner: POUCT | ExactPlanner) -> bool:
+    """Whether the planner's model is sure that the episode has ended."""
+    terminal = list(getattr(planner.model, "terminal", ()))
+    return bool(terminal) and float(planner.belief[terminal].sum()) > 0
 
 
 def _belief(belief: Any, most: int = 6) -> str:

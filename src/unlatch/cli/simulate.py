@@ -19,15 +19,29 @@ _MOST_STEPS = 2_000_000_000
 
 @click.command(epilog=f"Domains: {', '.join(NAMES)}; with parameters: tmaze:rooms=3,fail=0.1")
 @click.argument("domain")
-@click.option("--steps", type=Whole(most=_MOST_STEPS), required=True, help="Steps of every episode.")
 @click.option(
-    "--episodes", type=Whole(most=_MOST_STEPS), default=1, show_default=True, help="Number of episodes."
+    "--steps",
+    type=Whole(most=_MOST_STEPS),
+    required=True,
+    help="Steps of an episode; the most, if it can end.",
+)
+@click.option("--episodes", type=Whole(most=_MOST_STEPS), help="Number of episodes.")
+@click.option(
+    "--total",
+    type=Whole(most=_MOST_STEPS),
+    help="Steps of the whole log, instead of a number of episodes; by default those of --steps.",
 )
 @click.option("--policy", metavar="P,P,...", help="Probability of every action; uniform by default.")
 @click.option("--seed", type=SEED, help="Seed; drawn and printed if not given.")
 @click.option("-o", "--output", type=OUTPUT, required=True, help="The log to write (CSV).")
 def simulate(
-    domain: str, steps: int, episodes: int, policy: str | None, seed: int | None, output: Path
+    domain: str,
+    steps: int,
+    episodes: int | None,
+    total: int | None,
+    policy: str | None,
+    seed: int | None,
+    output: Path,
 ) -> None:
     """Sample a log of blind exploration in DOMAIN, which is a domain's name or a model file."""
     from unlatch.core.random import resolve_rng
@@ -40,10 +54,13 @@ def simulate(
     model = domain_or_model(domain)
     generator, used = resolve_rng(seed)
     with progress():
-        log = simulate_log(model, steps, episodes=episodes, policy=_probabilities(policy), rng=generator)
+        log = simulate_log(
+            model, steps, episodes=episodes, total=total, policy=_probabilities(policy), rng=generator
+        )
         write_log(output, log)
+    ended = "" if log.terminated is None else f", {int(log.terminated.sum())} of which ended,"
     screen().print(
-        f"wrote {counted(len(log), 'step')} in {counted(log.n_episodes, 'episode')} to {output} (seed {used})"
+        f"wrote {counted(len(log), 'step')} in {counted(log.n_episodes, 'episode')}{ended} to {output} (seed {used})"
     )
 
 

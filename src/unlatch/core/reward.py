@@ -1,4 +1,4 @@
-"""What an agent is to pursue: numbers on symbols, on (action, observation) pairs, on states or on cells.
+"""What an agent is to pursue: numbers on symbols, rewards, (action, observation) pairs, states or cells.
 
 A reward is written in names or indices and knows no model. It becomes numbers when a model is at hand, so
 that one goal serves the truth and every model learned from it, whatever their order of symbols.
@@ -20,6 +20,7 @@ from unlatch.core.partition import Partition
 from unlatch.core.partition_model import PartitionModel
 from unlatch.core.pomdp import POMDP
 from unlatch.core.psr import PSR
+from unlatch.core.symbols import symbols_showing
 from unlatch.errors import UsageError
 
 __all__ = ["Model", "ResolvedReward", "Reward"]
@@ -38,12 +39,13 @@ _MOST_NAMES = 12
 
 @dataclass(frozen=True)
 class Reward:
-    """A goal. Make one by `from_symbols`, `on_observations`, `on_states` or `on_cells`.
+    """A goal. Make one by `learned`, `on_observations`, `on_states` or `on_cells`.
 
-    Rewards on states and cells are paid on leaving the state, whatever the action.
+    Rewards on states and cells are paid on leaving the state, whatever the action. Once an episode has ended, nothing
+    is paid.
     """
 
-    kind: Literal["symbols", "observations", "states", "cells"]
+    kind: Literal["symbols", "rewards", "observations", "states", "cells"]
     entries: tuple[tuple[Any, float], ...]
 
     def _repr_html_(self) -> str:
@@ -52,20 +54,23 @@ class Reward:
         return html.page(f"Reward on {self.kind}", html.table(rows, [self.kind, "pays"]))
 
     @classmethod
-    def from_symbols(cls, model: Model) -> Reward:
-        """The rewards that were learned as part of the observations: ``model.symbol_rewards``."""
-        if model.symbol_rewards is None:
-            raise UsageError(
-                "the model's observation symbols carry no rewards; name a goal with Reward.on_observations "
-                "or Reward.on_states"
-            )
-        pairs = zip(model.observation_names, model.symbol_rewards.tolist(), strict=True)
-        return cls("symbols", tuple((name, value) for name, value in pairs if value != 0))
+    def learned(cls, model: Model) -> Reward:
+        """The rewards that the model itself knows: those of its symbols, or those paid beside the observations."""
+        if model.symbol_rewards is not None:
+            pairs = zip(model.observation_names, model.symbol_rewards.tolist(), strict=True)
+            return cls("symbols", tuple((name, value) for name, value in pairs if value != 0))
+        if isinstance(model, POMDP) and model.reward_values is not None:
+            return cls("rewards", tuple((value, value) for value in model.reward_values.tolist() if value))
+        raise UsageError(
+            "the model's observation symbols carry no rewards; name a goal with Reward.on_observations "
+            "or Reward.on_states"
+        )
 
     @classmethod
     def on_observations(cls, rewards: Mapping[tuple[Symbol, Symbol], float]) -> Reward:
         """Pay ``r`` whenever the action of a pair ``(action, observation): r`` is followed by its
-        observation. Both are names or indices."""
+        observation. Both are names or indices. Where symbols are pairs such as ``hear-left|-1``, the observation alone
+        (``hear-left``) stands for all of them."""
         for key in rewards:
             if not (isinstance(key, tuple) and len(key) == 2):
                 raise UsageError(f"rewards on observations need pairs (action, observation), got {key!r}")
@@ -76,7 +81,7 @@ class Reward:
         """Pay ``r`` on leaving a state of ``{state: r}``.
 
         A state is an index or a name; a tuple of indices, as `Partition.cells` holds them, stands for all
-        of its states.
+        of its states. A terminal state is never left and pays nothing.
         """
         return cls("states", _checked_entries("states", rewards))
 
@@ -91,53 +96,70 @@ class Reward:
         """The numbers of this reward in the alphabets and states of ``model``; `UsageError` where the model
         does not know what the reward speaks of."""
         partition = _partition(model)
-        symbols = np.zeros((model.n_actions, model.n_observations))
-        cells = np.zeros(partition.n_cells)
-        paid: set[tuple[int, ...]] = set()
+        tables = {
+            "symbols": np.zeros((model.n_actions, model.n_observations)),
+            "cells": np.zeros(partition.n_cells),
+            "rewards": np.zeros(len(_rewards_beside(model))),
+        }
+        paid: set[tuple[str, tuple[int, ...]]] = set()
         for key, value in self.entries:
-            for place in self._places(key, model, partition):
-                if place in paid:
+            table, places = self._places(key, model, partition)
+            for place in places:
+                if (table, place) in paid:
                     raise UsageError(f"the reward names {key!r} twice")
-                paid.add(place)
-                if len(place) == 2:
-                    symbols[place] = value
-                else:
-                    cells[place] = value
-        if self.kind == "symbols":
-            symbols[:] = symbols[0]
-        return ResolvedReward(frozen(symbols), frozen(cells), partition.labels)
+                paid.add((table, place))
+                tables[table][place] = value
+        if self.kind == "symbols" or (self.kind == "rewards" and model.symbol_rewards is not None):
+            tables["symbols"][:] = tables["symbols"][0]
+        if isinstance(model, POMDP):
+            tables["cells"][list(model.terminal)] = 0.0
+        return ResolvedReward(
+            frozen(tables["symbols"]), frozen(tables["cells"]), partition.labels, frozen(tables["rewards"])
+        )
 
-    def _places(self, key: Any, model: Model, partition: Partition) -> list[tuple[int, ...]]:
-        """Where ``key`` pays: entries of (action, observation), or cells."""
+    def _places(self, key: Any, model: Model, partition: Partition) -> tuple[str, list[tuple[int, ...]]]:
+        """Where ``key`` pays: entries of (action, observation), cells, or rewards beside observations."""
         if self.kind == "symbols":
-            return [(0, symbol_code("observation", key, model.observation_names))]
+            return "symbols", [(0, symbol_code("observation", key, model.observation_names))]
+        if self.kind == "rewards":
+            return _places_of_reward(key, model)
         if self.kind == "observations":
             action = symbol_code("action", key[0], model.action_names)
-            return [(action, symbol_code("observation", key[1], model.observation_names))]
+            return "symbols", [(action, symbol) for symbol in _symbols(key[1], model)]
         if isinstance(model, PSR):
             raise UsageError(
                 f"a PSR cannot be rewarded on {self.kind}: its coordinates are predictions, not states; "
                 "use Reward.on_observations, or recover a POMDP from the PSR first"
             )
         if self.kind == "cells":
-            return [(_cell(key, model, partition),)]
-        return [(cell,) for cell in _cells_of_states(key, model, partition)]
+            return "cells", [(_cell(key, model, partition),)]
+        return "cells", [(cell,) for cell in _cells_of_states(key, model, partition)]
 
 
 @dataclass(frozen=True, eq=False)
 class ResolvedReward:
-    """A reward as numbers: ``symbols[a, o]`` paid with the observation, and ``cells[labels[s]]`` paid on
-    leaving state ``s``. A POMDP's states are cells of their own; a PSR has one cell, which pays nothing."""
+    """A reward as numbers: ``symbols[a, o]`` paid with the observation, ``cells[labels[s]]`` paid on leaving state
+    ``s``, and ``rewards[r]`` paid with the model's own reward of that number, beside the observation. A POMDP's states
+    are cells of their own; a PSR has one cell, which pays nothing."""
 
     symbols: Floats
     cells: Floats
     labels: Ints
+    rewards: Floats
 
     @property
     def states(self) -> Floats:
         """The reward of leaving every state."""
         result: Floats = self.cells[self.labels]
         return result
+
+    @property
+    def scale(self) -> float:
+        """The largest absolute number, or one if nothing pays."""
+        return (
+            max(float(np.abs(table).max(initial=0.0)) for table in (self.symbols, self.cells, self.rewards))
+            or 1.0
+        )
 
 
 def _place_text(key: object) -> str:
@@ -198,6 +220,33 @@ def _cell(key: object, model: Model, partition: Partition) -> int:
     raise UsageError(f"unknown cell {key!r}: the model has {partition.n_cells} cells, {partition}")
 
 
+def _rewards_beside(model: Model) -> Floats:
+    """The rewards that a model pays beside its observations."""
+    if isinstance(model, POMDP) and model.reward_values is not None:
+        return model.reward_values
+    return np.empty(0)
+
+
+def _places_of_reward(value: float, model: Model) -> tuple[str, list[tuple[int, ...]]]:
+    """Where a model pays ``value`` itself."""
+    if model.symbol_rewards is not None:
+        return "symbols", [(0, int(symbol)) for symbol in np.flatnonzero(model.symbol_rewards == value)]
+    if not len(_rewards_beside(model)):
+        raise UsageError(
+            "the model knows no rewards; name a goal with Reward.on_observations or Reward.on_states"
+        )
+    return "rewards", [(int(code),) for code in np.flatnonzero(_rewards_beside(model) == value)]
+
+
+def _symbols(observation: Symbol, model: Model) -> list[int]:
+    """The symbols that show an observation."""
+    if isinstance(observation, str):
+        found = symbols_showing(observation, model.observation_names, model.symbol_rewards)
+        if len(found):
+            return [int(symbol) for symbol in found]
+    return [symbol_code("observation", observation, model.observation_names)]
+
+
 def _state_names(model: POMDP | PartitionModel) -> tuple[str, ...]:
     if isinstance(model, POMDP):
         return model.state_names
@@ -209,6 +258,11 @@ def _cells_of_states(key: object, model: POMDP | PartitionModel, partition: Part
     names = _state_names(model)
     states = key if isinstance(key, tuple) else (key,)
     wanted = {symbol_code("state", state, names) for state in states}
+    if isinstance(model, POMDP) and wanted and wanted.issubset(model.terminal):
+        raise UsageError(
+            f"state {key!r} ends the episode: it is never left, and a reward on leaving it would never be paid; reward "
+            "what is seen on the way there (Reward.on_observations), or the state before it"
+        )
     cells = sorted({int(partition.labels[s]) for s in wanted})
     for cell in cells:
         if not wanted.issuperset(partition.cells[cell]):

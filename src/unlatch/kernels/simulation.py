@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from unlatch.kernels._jit import kernel
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
 
 @kernel
@@ -48,29 +55,83 @@ def possible_outcomes(cumulative):  # type: ignore[no-untyped-def]
     return weights, outcomes
 
 
+class Laws(NamedTuple):
+    """What every choice of a simulated episode is drawn from, cumulative along the last axis."""
+
+    starting: Floats  # (S,)
+    first: Floats  # (S, K): what is shown before the first action; K is 0 if nothing is
+    openings: Ints  # (max(K, 1),): the row of the policy that chooses the first action
+    policy: Floats  # (rows, A)
+    moves: Floats  # (A, S, S): this and the following as `possible_outcomes` makes them
+    targets: Ints
+    shows: Floats  # (A, S, O)
+    symbols: Ints
+    pays: Floats  # (A, S, R): rewards beside the observation; R is 0 if there are none
+    rewards: Ints
+    ends: Flags  # (S,): whether a state ends the episode
+    arrival: bool
+    longest: int  # the most steps of an episode
+
+
 @kernel
 def simulate_steps(  # type: ignore[no-untyped-def]
-    policy, moves, targets, shows, symbols, arrival, state, row, uniforms, out_actions, out_observations
+    laws, place, episodes, uniforms, actions, observations, rewards, ended, starts, firsts
 ):
-    """Fill the output arrays from ``state`` on; returns the state after the last step.
+    """Fill the output arrays while uniform numbers last: (steps, uniform numbers used, episodes begun).
 
-    policy (rows, A) is cumulative along its last axis; moves and targets (A, S, S), shows and symbols (A, S, O) are
-    what `possible_outcomes` makes of transitions and observations; uniforms has three columns: for the action, the
-    observation and the next state. ``row`` of the policy chooses the first action, later ones are chosen by the row of
-    the last observation.
+    ``place`` is where the log stands and is moved along: the state (negative where an episode is to begin), the row of
+    the policy, the steps of the episode so far. At most ``episodes`` are begun. An episode takes a number for its state
+    and one for its first observation, if there is one; a step takes one for the action, the observation, the next state
+    and the reward beside them, if there is one. Later actions are chosen by the row of the last observation. ``starts``
+    and ``firsts`` get the step and the first observation of every episode begun; ``rewards`` and ``ended`` are empty if
+    the model knows of neither.
     """
-    for t in range(out_actions.shape[0]):
-        action = draw(policy[row], uniforms[t, 0])
+    policy, moves, targets = laws.policy, laws.moves, laws.targets
+    shows, symbols, arrival = laws.shows, laws.symbols, laws.arrival
+    opens, paid, ending = laws.first.shape[1] > 0, laws.pays.shape[2] > 0, ended.shape[0] > 0
+    state, row, age = place[0], place[1], place[2]
+    width = 4 if paid else 3
+    used, begun, t = 0, 0, 0
+    while t < actions.shape[0]:
+        beginning = (2 if opens else 1) if state < 0 else 0
+        if used + beginning + width > uniforms.shape[0]:
+            break
+        if state < 0:
+            if begun == episodes:
+                break
+            state = draw(laws.starting, uniforms[used])
+            row = laws.openings[0]
+            if opens:
+                firsts[begun] = draw(laws.first[state], uniforms[used + 1])
+                row = laws.openings[firsts[begun]]
+            starts[begun] = t
+            begun += 1
+            used += beginning
+            age = 0
+        action = draw(policy[row], uniforms[used])
         k = 0
-        while uniforms[t, 2] >= moves[action, state, k]:
+        while uniforms[used + 2] >= moves[action, state, k]:
             k += 1
         following = targets[action, state, k]
         source = following if arrival else state
         k = 0
-        while uniforms[t, 1] >= shows[action, source, k]:
+        while uniforms[used + 1] >= shows[action, source, k]:
             k += 1
-        out_actions[t] = action
-        out_observations[t] = symbols[action, source, k]
-        row = out_observations[t]
+        actions[t] = action
+        observations[t] = symbols[action, source, k]
+        if paid:
+            k = 0
+            while uniforms[used + 3] >= laws.pays[action, state, k]:
+                k += 1
+            rewards[t] = laws.rewards[action, state, k]
+        row = observations[t]
         state = following
-    return state
+        age += 1
+        if ending:
+            ended[t] = laws.ends[state]
+        if age == laws.longest or (ending and laws.ends[state]):
+            state = -1
+        used += width
+        t += 1
+    place[0], place[1], place[2] = state, row, age
+    return t, used, begun

@@ -16,6 +16,7 @@ from unlatch.kernels._jit import kernel
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 Indices = NDArray[np.int32]
 """Half the memory of a tree in plain integers; two thousand million nodes or visits are enough."""
 
@@ -36,7 +37,7 @@ _BELOW_ONE = 1.0 - 2.0**-52
 class Problem(NamedTuple):
     """What simulation needs of a model and its reward, rewards scaled to at most one."""
 
-    updates: Floats  # (actions, observations, k, k)
+    updates: Floats  # (actions, observations, k, k), of what the model calls events
     final: Floats  # (k,)
     shows: Floats  # (actions, k, observations): updates @ final
     shown: Floats  # shows, cumulative over observations
@@ -573,32 +574,52 @@ def keep_subtree(tree, settings, action, observation):  # type: ignore[no-untype
 
 
 @kernel
-def follow(updates, final, initial, mixing, policy, belief, action, observation):  # type: ignore[no-untyped-def]
-    """Advance ``belief`` (in place) by a real step; False if the step was impossible.
+def advance_real(updates, final, belief, action, going_on, ended, after):  # type: ignore[no-untyped-def]
+    """Write the belief after a real step to ``after``: the code of the event that it took to be, or -1 if neither is
+    possible. An episode that may go on does, since somebody tells of it."""
+    if going_on >= 0 and advance(updates, final, belief, action, going_on, after):
+        return going_on
+    if ended >= 0 and advance(updates, final, belief, action, ended, after):
+        return ended
+    return -1
 
-    An observation outside the alphabet (-1) is impossible. What then becomes of the belief is the policy's:
-    it stays (raise), starts again (reset), or becomes what the step alone tells of ``mixing`` (mix).
+
+@kernel
+def follow(updates, final, initial, mixing, policy, belief, action, going_on, ended):  # type: ignore[no-untyped-def]
+    """Advance ``belief`` (in place) by a real step: the code of its event, or -1 if the step was impossible.
+
+    ``going_on`` and ``ended`` are the events that agree with what was seen; -1 where there is none. What becomes of the
+    belief after an impossible step is the policy's: it stays (raise), starts again (reset), or becomes what the step
+    alone tells of ``mixing``, which it is itself if the step tells nothing (mix).
     """
     after = np.empty(belief.shape[0])
-    if observation >= 0 and advance(updates, final, belief, action, observation, after):
+    event = advance_real(updates, final, belief, action, going_on, ended, after)
+    if event >= 0:
         copy_into(belief, after)
-        return True
-    if policy == MIX and observation >= 0 and advance(updates, final, mixing, action, observation, after):
-        copy_into(belief, after)
-    elif policy != RAISE:
+    elif policy == MIX:
+        told = advance_real(updates, final, mixing, action, going_on, ended, after)
+        copy_into(belief, after if told >= 0 else mixing)
+    elif policy == RESET:
         copy_into(belief, initial)
-    return False
+    return event
 
 
 class World(NamedTuple):
-    """The true system, its actions in the planner's order."""
+    """The true system, its actions in the planner's order, and what the planner makes of what it shows."""
 
     starting: Floats  # (states,): cumulative
-    shown: Floats  # (actions, states, observations): cumulative
-    following: Floats  # (actions, observations, states, states): cumulative
-    symbol_rewards: Floats  # (actions, observations)
+    first: (
+        Floats  # (states, first observations): cumulative; empty if nothing is shown before the first action
+    )
+    beginnings: Floats  # (first observations, k): the planner's belief after each
+    possible: Flags  # (first observations,): whether the planner held it possible
+    shown: Floats  # (actions, states, events): cumulative
+    following: Floats  # (actions, events, states, states): cumulative
+    symbol_rewards: Floats  # (actions, events)
     state_rewards: Floats  # (states,)
-    symbols: Ints  # (observations,): the planner's code, or -1
+    ends: Flags  # (events,): whether the episode is over
+    going_on: Ints  # (events,): the planner's event that agrees and lets the episode go on, or -1
+    ended: Ints  # (events,): the planner's event that agrees and ends it, or -1
 
 
 @kernel
@@ -617,29 +638,52 @@ def play(  # type: ignore[no-untyped-def]
     totals,
     occupancy,
     collapses,
+    lengths,
+    ended,
 ):
-    """Act out one episode per row of ``uniforms`` (start, then observation and next state of every step).
+    """Act out one episode per row of ``uniforms``: start, first observation if there is one, then observation and next
+    state of every step.
 
-    Adds to ``totals`` (episodes,), ``occupancy`` (episodes, states) and ``collapses`` (episodes,).
+    Adds to ``totals`` (episodes,), ``occupancy`` (episodes, states), ``collapses``, ``lengths`` and ``ended``
+    (episodes,).
     """
     belief = np.empty(initial.shape[0])
     values = np.empty(tree.values.shape[1])
+    opens = world.first.shape[1] > 0
     for episode in range(uniforms.shape[0]):
         copy_into(belief, initial)
         new_root(tree)
         state = draw_cumulative(world.starting, uniforms[episode, 0])
-        for t in range(1, uniforms.shape[1], 2):
+        if opens:
+            first = draw_cumulative(world.first[state], uniforms[episode, 1])
+            copy_into(belief, world.beginnings[first])
+            if not world.possible[first]:
+                collapses[episode] += 1
+        for t in range(2 if opens else 1, uniforms.shape[1], 2):
             search(problem, settings, tree, belief, simulations, random)
             action = decide(tree, problem.legal, problem.expected, belief, values, random)
-            observation = draw_row(world.shown, action, state, uniforms[episode, t])
+            event = draw_row(world.shown, action, state, uniforms[episode, t])
             occupancy[episode, state] += 1
-            totals[episode] += world.symbol_rewards[action, observation] + world.state_rewards[state]
-            state = draw_following(world.following, action, observation, state, uniforms[episode, t + 1])
-            seen = world.symbols[observation]
-            possible = follow(problem.updates, problem.final, initial, mixing, policy, belief, action, seen)
-            if not possible:
+            lengths[episode] += 1
+            totals[episode] += world.symbol_rewards[action, event] + world.state_rewards[state]
+            state = draw_following(world.following, action, event, state, uniforms[episode, t + 1])
+            seen = follow(
+                problem.updates,
+                problem.final,
+                initial,
+                mixing,
+                policy,
+                belief,
+                action,
+                world.going_on[event],
+                world.ended[event],
+            )
+            if seen < 0:
                 collapses[episode] += 1
-            if possible and reuse:
+            if seen >= 0 and reuse:
                 keep_subtree(tree, settings, action, seen)
             else:
                 new_root(tree)
+            if world.ends[event]:
+                ended[episode] = True
+                break

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import inspect
 import time
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, get_args
+from typing import Any, NamedTuple, Protocol, get_args
 
 import numpy as np
 
-from unlatch.arrays import Floats, Ints, own_errstate
+from unlatch.arrays import Flags, Floats, Ints, own_errstate
 from unlatch.core import html
 from unlatch.core.arguments import whole_number
 from unlatch.core.checks import frozen
 from unlatch.core.memory import require_memory
+from unlatch.core.partition_model import PartitionModel
 from unlatch.core.pomdp import POMDP
 from unlatch.core.progress import report
+from unlatch.core.psr import PSR
 from unlatch.core.random import RandomSource, resolve_rng
 from unlatch.core.reward import Reward, Symbol, symbol_code
-from unlatch.errors import BeliefCollapseError, UsageError
+from unlatch.core.symbols import plain_observations
+from unlatch.errors import BeliefCollapseError, BeliefCollapseWarning, UsageError
+from unlatch.plan.events import Events, events_of, known_beginning
 from unlatch.plan.pouct import POUCT
 from unlatch.plan.problem import Untried
 
@@ -34,17 +40,19 @@ _SECONDS_PER_CALL = 0.2
 class Planner(Protocol):
     """What `run_episodes` asks of a planner.
 
-    ``reset`` begins an episode, ``action`` names the next action, ``observe`` tells what was done and seen.
-    Actions are names, or indices into ``planner.model.action_names`` (the truth's, if the planner has no
-    ``model``); observations are told by name. An observation that the planner cannot follow raises
-    `BeliefCollapseError`; a planner that goes on by itself may count such events in ``collapses``.
+    ``reset`` begins an episode, ``action`` names the next action, ``observe`` tells what was done, what was seen and
+    what was paid. Actions are names, or indices into ``planner.model.action_names`` (the truth's, if the planner has no
+    ``model``); observations are told by name. The first observation is told where the truth shows one, the reward where
+    it pays one, and either only to a planner whose method has a parameter ``observation`` or ``reward`` for it. An
+    observation that the planner cannot follow raises `BeliefCollapseError`; a planner that goes on by itself may count
+    such events in ``collapses``.
     """
 
-    def reset(self) -> None: ...
+    def reset(self, observation: Symbol | None = None) -> None: ...
 
     def action(self) -> Symbol: ...
 
-    def observe(self, action: Symbol, observation: Symbol) -> None: ...
+    def observe(self, action: Symbol, observation: Symbol, reward: float | None = None) -> None: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +67,10 @@ class Episodes:
         How many actions were taken in every true state.
     collapses : array of int, shape (episodes,)
         How many observations the planner's belief held impossible.
+    lengths : array of int, shape (episodes,)
+        Steps of every episode.
+    ended : array of bool, shape (episodes,)
+        Whether the true system ended it; otherwise it was cut after the steps allowed.
     state_names : tuple of str
     seed : int or None
         The seed of the true system's chances, unless a generator was passed.
@@ -67,11 +79,16 @@ class Episodes:
     rewards: Floats
     occupancy: Ints
     collapses: Ints
+    lengths: Ints
+    ended: Flags
     state_names: tuple[str, ...]
     seed: int | None
 
     def __repr__(self) -> str:
-        return f"Episodes({len(self)} episodes, mean {self.mean:.4g} ± {self.standard_error:.2g})"
+        ended = f", {int(self.ended.sum())} ended" if self.ended.any() else ""
+        collapses = f", {int(self.collapses.sum())} collapses" if self.collapses.any() else ""
+        score = f"mean {self.mean:.4g} ± {self.standard_error:.2g}"
+        return f"Episodes({len(self)} episodes, {score}{ended}{collapses})"
 
     def _repr_html_(self) -> str:
         """For notebooks: the score, and where the time was spent."""
@@ -95,6 +112,8 @@ class Episodes:
                 "episode": i,
                 "reward": float(self.rewards[i]),
                 "collapses": int(self.collapses[i]),
+                "length": int(self.lengths[i]),
+                "ended": bool(self.ended[i]),
                 "occupancy": dict(zip(self.state_names, self.occupancy[i].tolist(), strict=True)),
             }
 
@@ -137,24 +156,26 @@ def run_episodes(
 ) -> Episodes:
     """Let ``planner`` act in ``truth``.
 
-    The planner is reset before every episode, sees only the names of observations, and is judged by
+    The planner is reset before every episode, sees only what the true system shows, and is judged by
     ``reward`` on the true system: its states, its symbols. What the planner itself pursues does not matter
-    here.
+    here. An episode is over when the true system ends it (``truth.terminal``), or after ``steps`` steps.
 
     Parameters
     ----------
     truth : POMDP
     planner : Planner
         `POUCT`, `ExactPlanner` or anything with ``reset()``, ``action()`` and ``observe(action,
-        observation)``.
+        observation)``; see `Planner`.
     episodes, steps : int
+        Number of episodes, and the most steps of one.
     reward : Reward, optional
-        By default the rewards of the truth's own symbols.
+        By default the rewards of the truth itself.
     rng : int or numpy.random.Generator, optional
         Chances of the true system only; the planner has its own.
     on_collapse : "reset" or "raise"
         What to do if the planner raises `BeliefCollapseError`: count it and reset the planner, or pass it
-        on. An observation that the planner's model has no name for is such a case.
+        on. `POUCT` and `ExactPlanner` raise it only if told so; otherwise they go on by themselves, and what they held
+        impossible is counted in the result, without a warning.
     untried : "exclude" or "allow"
         If the truth is itself a learned model: whether to refuse actions that its log never tried.
     """
@@ -171,17 +192,29 @@ def run_episodes(
     )
     generator, seed = resolve_rng(rng)
     stage = _Stage.build(truth, planner, reward, untried)
-    if isinstance(planner, POUCT) and _fits_kernel(planner, steps, on_collapse):
-        totals, occupancy, collapses = _in_kernel(stage, planner, episodes, steps, generator)
+    if isinstance(planner, POUCT) and _fits_kernel(planner, stage, steps, on_collapse):
+        scores = _in_kernel(stage, planner, episodes, steps, generator)
     else:
-        totals, occupancy, collapses = _by_calls(stage, planner, episodes, steps, generator, on_collapse)
+        scores = _by_calls(stage, planner, episodes, steps, generator, on_collapse)
     return Episodes(
-        rewards=frozen(stage.unscaled(totals)),
-        occupancy=frozen(occupancy),
-        collapses=frozen(collapses),
+        rewards=frozen(stage.unscaled(scores.totals)),
+        occupancy=frozen(scores.occupancy),
+        collapses=frozen(scores.collapses),
+        lengths=frozen(scores.lengths),
+        ended=frozen(scores.ended),
         state_names=truth.state_names,
         seed=seed,
     )
+
+
+class _Scores(NamedTuple):
+    """What `POUCT.play` returns: a row per episode."""
+
+    totals: Floats
+    occupancy: Ints
+    collapses: Ints
+    lengths: Ints
+    ended: Flags
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,7 +223,15 @@ class _Stage:
 
     truth: POMDP
     action_names: tuple[str, ...]
-    symbols: Ints
+    events: Events
+    told: tuple[
+        tuple[str, float | None], ...
+    ]  # observation and reward of every event, as the planner is told of it
+    first: (
+        Floats  # (states, first observations), cumulative; empty if nothing is shown before the first action
+    )
+    tells_first: bool
+    tells_rewards: bool
     shown: Floats
     following: Floats
     symbol_rewards: Floats
@@ -200,24 +241,29 @@ class _Stage:
 
     @classmethod
     def build(cls, truth: POMDP, planner: Planner, reward: Reward | None, untried: Untried) -> _Stage:
-        require_memory(16 * truth.updates.size, "the tables of the true system", "act in a smaller one")
-        resolved = (Reward.from_symbols(truth) if reward is None else reward).resolve(truth)
-        scale = max(float(np.abs(resolved.symbols).max()), float(np.abs(resolved.cells).max())) or 1.0
+        events = events_of(truth)
+        require_memory(16 * events.updates.size, "the tables of the true system", "act in a smaller one")
+        resolved = (Reward.learned(truth) if reward is None else reward).resolve(truth)
         model = getattr(planner, "model", truth)
         order = [symbol_code("action", name, truth.action_names) for name in model.action_names]
-        codes = {name: code for code, name in enumerate(model.observation_names)}
         refused = frozenset(truth.untried_actions if untried == "exclude" else ())
         for name in getattr(planner, "actions", ()):  # known beforehand: say so before acting
             _refuse_untried(name, refused)
+        first = truth.first_observations
+        knows = not isinstance(model, POMDP | PartitionModel | PSR) or known_beginning(model) is not None
         return cls(
             truth=truth,
             action_names=model.action_names,
-            symbols=np.array([codes.get(name, -1) for name in truth.observation_names], dtype=np.int64),
-            shown=np.cumsum(truth.updates.sum(axis=3), axis=1).transpose(0, 2, 1)[order].copy(),
-            following=np.cumsum(truth.updates, axis=3)[order],
-            symbol_rewards=resolved.symbols[order] / scale,
-            state_rewards=resolved.states / scale,
-            scale=scale,
+            events=events,
+            told=_told(truth, events, model.observation_names),
+            first=np.empty((truth.n_states, 0)) if first is None else np.cumsum(first, axis=1),
+            tells_first=first is not None and knows and _takes(planner.reset, "observation"),
+            tells_rewards=events.paid is not None and _takes(planner.observe, "reward"),
+            shown=np.cumsum(events.updates.sum(axis=3), axis=1).transpose(0, 2, 1)[order].copy(),
+            following=np.cumsum(events.updates, axis=3)[order],
+            symbol_rewards=events.payments(resolved)[order] / resolved.scale,
+            state_rewards=resolved.states / resolved.scale,
+            scale=resolved.scale,
             refused=refused,
         )
 
@@ -228,37 +274,72 @@ class _Stage:
         return result
 
 
-def _fits_kernel(planner: POUCT, steps: int, on_collapse: str) -> bool:
-    """Whole episodes run in the kernel if they are short, have no clock and never need to raise."""
+def _told(truth: POMDP, events: Events, known: tuple[str, ...]) -> tuple[tuple[str, float | None], ...]:
+    """The observation and the reward of every event of ``truth``. A symbol that is a pair goes by the observation alone
+    where the planner's model does not know the pair."""
+    plain = plain_observations(truth.observation_names, truth.symbol_rewards)
+    told: list[tuple[str, float | None]] = []
+    for event, symbol in enumerate(events.observations.tolist()):
+        name = truth.observation_names[symbol]
+        reward = None if events.paid is None else float(events.paid[event])
+        told.append((name if name in known or plain[symbol] not in known else plain[symbol], reward))
+    return tuple(told)
+
+
+def _takes(method: Callable[..., object], parameter: str) -> bool:
+    """Whether a planner's method can be told of something."""
+    try:
+        parameters = inspect.signature(method).parameters.values()
+    except (TypeError, ValueError):  # something callable that does not tell
+        return False
+    return any(each.name == parameter or each.kind is each.VAR_KEYWORD for each in parameters)
+
+
+def _fits_kernel(planner: POUCT, stage: _Stage, steps: int, on_collapse: str) -> bool:
+    """Whole episodes run in the kernel if they are short, have no clock, never need to raise, and every event of the
+    truth is one event of the planner's model."""
     raises = planner.on_collapse == "raise" and on_collapse == "raise"
-    return planner.time_limit is None and not raises and planner.calls_per_episode(steps) <= 1
+    if planner.time_limit is not None or raises or planner.calls_per_episode(steps) > 1:
+        return False
+    return all(len(codes) <= 1 for told in stage.told for codes in planner.event_codes(*told))
 
 
 def _in_kernel(
     stage: _Stage, planner: POUCT, episodes: int, steps: int, generator: np.random.Generator
-) -> tuple[Floats, Ints, Ints]:
+) -> _Scores:
     """Episodes in batches whose size follows the measured speed."""
     from unlatch.kernels.treesearch import World
 
+    beginnings, possible = planner.beginnings(stage.truth.first_observation_names)
+    codes = [planner.event_codes(*told) for told in stage.told]
+    going_on, ended = (
+        np.array([int(kinds[kind][0]) if len(kinds[kind]) else -1 for kinds in codes], dtype=np.int64)
+        for kind in (0, 1)
+    )
     world = World(
         starting=np.cumsum(stage.truth.initial),
+        first=stage.first,
+        beginnings=beginnings,
+        possible=possible,
         shown=stage.shown,
         following=stage.following,
         symbol_rewards=stage.symbol_rewards,
         state_rewards=stage.state_rewards,
-        symbols=stage.symbols,
+        ends=stage.events.ended,
+        going_on=going_on,
+        ended=ended,
     )
+    width = 2 * steps + 1 + (stage.first.shape[1] > 0)
     parts = []
     done, batch = 0, 1
     while done < episodes:
         begun = time.perf_counter()
-        parts.append(planner.play(world, generator.random((batch, 2 * steps + 1))))
+        parts.append(planner.play(world, generator.random((batch, width))))
         done += batch
         elapsed = max(time.perf_counter() - begun, 1e-6)
         report("acting", done, episodes)
         batch = max(1, min(4 * batch, int(batch * _SECONDS_PER_CALL / elapsed), episodes - done))
-    totals, occupancy, collapses = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return totals, occupancy, collapses
+    return _Scores(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
 def _by_calls(
@@ -268,56 +349,108 @@ def _by_calls(
     steps: int,
     generator: np.random.Generator,
     on_collapse: str,
-) -> tuple[Floats, Ints, Ints]:
+) -> _Scores:
     """Episodes through the planner's protocol."""
-    totals = np.zeros(episodes)
-    occupancy = np.zeros((episodes, stage.truth.n_states), dtype=np.int64)
-    collapses = np.zeros(episodes, dtype=np.int64)
+    collapses, lengths = np.zeros((2, episodes), dtype=np.int64)
+    scores = _Scores(
+        totals=np.zeros(episodes),
+        occupancy=np.zeros((episodes, stage.truth.n_states), dtype=np.int64),
+        collapses=collapses,
+        lengths=lengths,
+        ended=np.zeros(episodes, dtype=bool),
+    )
     for episode in range(episodes):
         before = getattr(planner, "collapses", 0)
-        chances = _chances(generator, steps)
-        caught, totals[episode], occupancy[episode] = _act(stage, planner, chances, on_collapse)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", BeliefCollapseWarning)  # the result counts them
+            caught = _act(stage, planner, _Chances(generator, steps), on_collapse, scores, episode)
         counted = getattr(planner, "collapses", 0) - before
         collapses[episode] = max(caught, counted)
         report("acting", episode + 1, episodes)
     planner.reset()
-    return totals, occupancy, collapses
+    return scores
 
 
-def _chances(generator: np.random.Generator, steps: int) -> Iterator[Sequence[float]]:
-    """The numbers that an episode is drawn with: its start (and nothing), then observation and next state of every
-    step; in the order in which `play` has them, without holding those of a long episode at once."""
-    yield generator.random(), 0.0
-    for begin in range(0, steps, _STEPS_DRAWN):
-        yield from generator.random((min(_STEPS_DRAWN, steps - begin), 2)).tolist()
+class _Chances:
+    """The numbers that an episode is drawn with, in the order in which `play` has them: its start, its first
+    observation if there is one, then observation and next state of every step. Those of a long episode are not held at
+    once; those of steps that an ending leaves out are drawn nevertheless, so that the next episode does not depend on
+    when this one ends."""
+
+    def __init__(self, generator: np.random.Generator, steps: int) -> None:
+        self._generator, self._left = generator, steps
+
+    def single(self) -> float:
+        return float(self._generator.random())
+
+    def of_steps(self) -> Iterator[Sequence[float]]:
+        while self._left:
+            drawn = min(_STEPS_DRAWN, self._left)
+            self._left -= drawn
+            yield from self._generator.random((drawn, 2)).tolist()
+
+    def finish(self) -> None:
+        while self._left:
+            drawn = min(_STEPS_DRAWN, self._left)
+            self._left -= drawn
+            self._generator.random((drawn, 2))
 
 
 def _act(
-    stage: _Stage, planner: Planner, chances: Iterator[Sequence[float]], on_collapse: str
-) -> tuple[int, float, Ints]:
-    """One episode: collapses caught, sum of rewards, steps in every state."""
+    stage: _Stage, planner: Planner, chances: _Chances, on_collapse: str, scores: _Scores, episode: int
+) -> int:
+    """One episode, whose score is added to its row; returns the collapses caught."""
     from unlatch.kernels.treesearch import draw_cumulative
 
     truth = stage.truth
-    occupancy = np.zeros(truth.n_states, dtype=np.int64)
-    total, caught = 0.0, 0
-    planner.reset()
-    state = draw_cumulative(np.cumsum(truth.initial), next(chances)[0])
-    for for_observation, for_state in chances:
+    caught = 0
+    state = draw_cumulative(np.cumsum(truth.initial), chances.single())
+    caught += _begin(stage, planner, state, chances, on_collapse)
+    for for_observation, for_state in chances.of_steps():
         action = symbol_code("action", planner.action(), stage.action_names)
         _refuse_untried(stage.action_names[action], stage.refused)
-        observation = draw_cumulative(stage.shown[action, state], for_observation)
-        occupancy[state] += 1
-        total += stage.symbol_rewards[action, observation] + stage.state_rewards[state]
-        state = draw_cumulative(stage.following[action, observation, state], for_state)
+        event = draw_cumulative(stage.shown[action, state], for_observation)
+        scores.occupancy[episode, state] += 1
+        scores.lengths[episode] += 1
+        scores.totals[episode] += stage.symbol_rewards[action, event] + stage.state_rewards[state]
+        state = draw_cumulative(stage.following[action, event, state], for_state)
+        observation, reward = stage.told[event]
         try:
-            planner.observe(stage.action_names[action], truth.observation_names[observation])
+            if stage.tells_rewards:
+                planner.observe(stage.action_names[action], observation, reward=reward)
+            else:
+                planner.observe(stage.action_names[action], observation)
         except BeliefCollapseError:
             if on_collapse == "raise":
                 raise
             caught += 1
             planner.reset()
-    return caught, total, occupancy
+        if stage.events.ended[event]:
+            scores.ended[episode] = True
+            break
+    chances.finish()
+    return caught
+
+
+def _begin(stage: _Stage, planner: Planner, state: int, chances: _Chances, on_collapse: str) -> int:
+    """Reset the planner, with the first observation if there is one; returns the collapses caught."""
+    from unlatch.kernels.treesearch import draw_cumulative
+
+    if not stage.first.shape[1]:
+        planner.reset()
+        return 0
+    first = draw_cumulative(stage.first[state], chances.single())
+    if not stage.tells_first:
+        planner.reset()
+        return 0
+    try:
+        planner.reset(stage.truth.first_observation_names[first])
+    except BeliefCollapseError:
+        if on_collapse == "raise":
+            raise
+        planner.reset()
+        return 1
+    return 0
 
 
 def _refuse_untried(action: str, refused: frozenset[str]) -> None:

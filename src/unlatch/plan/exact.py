@@ -43,6 +43,9 @@ _SMALLER = "shorten the horizon, lower max_beliefs, or plan with POUCT"
 _STEPS_PER_BELIEF = 16
 """Steps from one level to the next that may be held, for every belief allowed."""
 
+_MOST_STARTS = 16
+"""Plans that are kept from the start of an episode on: one, and one more for each of the first observations seen."""
+
 
 class ExactPlanner:
     """A planner that knows the best action for every belief it can come to within its horizon.
@@ -51,7 +54,7 @@ class ExactPlanner:
     ----------
     model : POMDP, PartitionModel or PSR
     reward : Reward, optional
-        By default the reward that the model learned with its symbols.
+        By default the reward that the model learned.
     horizon : int
         Steps to plan for. An episode that outlasts it is planned in stretches of ``horizon`` steps.
     discount : float
@@ -65,8 +68,8 @@ class ExactPlanner:
         Largest bound on the error of the value that is accepted where near beliefs had to be merged to
         stay below ``max_beliefs``, as a share of the largest absolute reward. `error_bound` tells the
         actual one.
-    on_collapse : "raise", "reset" or "mix"
-        What follows an observation that is impossible under the belief; counted in ``collapses``.
+    on_collapse : "mix", "reset" or "raise"
+        What follows an observation that is impossible under the belief; see `POUCT`. Counted in ``collapses``.
 
     Raises
     ------
@@ -85,7 +88,7 @@ class ExactPlanner:
         untried: Untried = "exclude",
         max_beliefs: int = 400_000,
         tolerance: float = 0.01,
-        on_collapse: OnCollapse = "raise",
+        on_collapse: OnCollapse = "mix",
     ) -> None:
         self.horizon = whole_number("horizon", horizon, least=1)
         most = whole_number("max_beliefs", max_beliefs, least=1)
@@ -100,6 +103,7 @@ class ExactPlanner:
         self._tracker = BeliefTracker(self._problem, on_collapse)
         self._steps = 0
         self._plans: list[_Plan] = []
+        self._latest: list[_Plan] = []
 
     @property
     def actions(self) -> tuple[str, ...]:
@@ -125,10 +129,11 @@ class ExactPlanner:
         self._look_up(self._problem.initial, self.horizon)
         return float(self._problem.unscaled(np.array([self._plans[0].error]))[0])
 
-    def reset(self) -> None:
-        """Begin a new episode: the initial belief, the whole horizon ahead."""
-        self._tracker.reset()
+    def reset(self, observation: Symbol | None = None) -> None:
+        """Begin a new episode: the initial belief, the whole horizon ahead. ``observation`` is what was shown before
+        the first action; see `POUCT.reset`."""
         self._steps = 0
+        self._tracker.reset(observation)
 
     def value(self, belief: ArrayLike | None = None, steps_left: int | None = None) -> float:
         """The largest expected sum of rewards over the steps left, from ``belief`` or the planner's own."""
@@ -140,9 +145,9 @@ class ExactPlanner:
         _, action = self._look_up(*self._question(belief, steps_left))
         return action
 
-    def observe(self, action: Symbol, observation: Symbol) -> None:
-        """Tell what was done and seen, by name or index."""
-        self._tracker.observe(action, observation)
+    def observe(self, action: Symbol, observation: Symbol, reward: float | None = None) -> None:
+        """Tell what was done and seen, by name or index, and what was paid; see `POUCT.observe`."""
+        self._tracker.observe(action, observation, reward)
         self._steps += 1
 
     def state(self) -> dict[str, Any]:
@@ -166,8 +171,8 @@ class ExactPlanner:
 
     @own_errstate
     def _look_up(self, belief: Floats, steps: int) -> tuple[float, int]:
-        """Value and action from the plans at hand: the one from the start, and the latest other one."""
-        for plan in self._plans:
+        """Value and action from the plans at hand: those from the start of an episode, and the latest other one."""
+        for plan in (*self._plans, *self._latest):
             found = plan.find(belief, steps, self._limits.tolerance)
             if found is not None:
                 return found
@@ -175,7 +180,11 @@ class ExactPlanner:
             self._plans = [_solve(self._problem, self._limits, self._problem.initial, self.horizon)]
             return self._look_up(belief, steps)
         plan = _solve(self._problem, self._limits, belief, steps)
-        self._plans = [self._plans[0], plan]
+        starts = self._steps == 0 and np.array_equal(belief, self._tracker.belief)
+        if starts and len(self._plans) < _MOST_STARTS:
+            self._plans.append(plan)
+        else:
+            self._latest = [plan]
         return float(plan.levels[0].values[0]), int(plan.levels[0].actions[0])
 
 

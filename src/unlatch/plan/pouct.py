@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from unlatch.arrays import Floats, Ints, own_errstate
+from unlatch.arrays import Flags, Floats, Ints, own_errstate
 from unlatch.core.arguments import real_number, whole_number
 from unlatch.core.checks import frozen
 from unlatch.core.memory import require_memory
@@ -70,7 +70,7 @@ class POUCT:
     ----------
     model : POMDP, PartitionModel or PSR
     reward : Reward, optional
-        By default the reward that the model learned with its symbols.
+        By default the reward that the model learned.
     simulations : int
         Simulations per search.
     depth : int
@@ -101,10 +101,10 @@ class POUCT:
         Nodes that the tree may have; beyond it simulations go on without growing it.
     time_limit : float, optional
         Seconds after which a search stops, whatever its number of simulations.
-    on_collapse : "raise", "reset" or "mix"
-        What follows an observation that is impossible under the belief: `BeliefCollapseError`, a start
-        from the initial belief, or the belief of an agent that knew nothing before that step. Counted
-        in ``collapses``.
+    on_collapse : "mix", "reset" or "raise"
+        What follows an observation that is impossible under the belief: the belief of an agent that knew
+        nothing before that step, a start from the initial belief, or `BeliefCollapseError`. Counted
+        in ``collapses``; the first time a `BeliefCollapseWarning` says so.
     rng : int or numpy.random.Generator, optional
         Seeds the planner's own stream of random numbers.
 
@@ -134,7 +134,7 @@ class POUCT:
         untried: Untried = "exclude",
         max_nodes: int = 1_000_000,
         time_limit: float | None = None,
-        on_collapse: OnCollapse = "raise",
+        on_collapse: OnCollapse = "mix",
         rng: RandomSource = None,
     ) -> None:
         self._problem = planning_problem(model, reward, actions, untried)
@@ -172,10 +172,15 @@ class POUCT:
         """How many observations were impossible under the belief."""
         return self._tracker.collapses
 
-    def reset(self) -> None:
-        """Begin a new episode: the initial belief, an empty tree. The random stream runs on."""
-        self._tracker.reset()
+    def reset(self, observation: Symbol | None = None) -> None:
+        """Begin a new episode: the initial belief, an empty tree. The random stream runs on.
+
+        ``observation`` is what was shown before the first action, by name or index (of the model's
+        ``first_observation_names``). A model that emits on arrival, whatever the action, needs no first observations of
+        its own to make use of it.
+        """
         self._tree = self._new_tree()
+        self._tracker.reset(observation)
 
     def action(self, belief: ArrayLike | None = None) -> int:
         """The index of the action to take: at ``belief``, or at the planner's own."""
@@ -209,14 +214,18 @@ class POUCT:
             full=int(tree.size[0]) >= self.settings.max_nodes,
         )
 
-    def observe(self, action: Symbol, observation: Symbol) -> None:
+    def observe(self, action: Symbol, observation: Symbol, reward: float | None = None) -> None:
         """Tell what was done and seen, by name or index: updates the belief exactly and, with ``reuse``,
-        keeps the part of the tree below it."""
+        keeps the part of the tree below it.
+
+        Where a model's symbols are pairs such as ``hear-left|-1``, the observation may be told apart from its reward,
+        ``observe("listen", "hear-left", -1)``, or without it. A model that knows no rewards takes no notice of it.
+        """
         from unlatch.kernels.treesearch import keep_subtree, new_root
 
-        if self._tracker.observe(action, observation) and self._reuse:
-            code = self._problem.observation_code(observation)
-            keep_subtree(self._tree, self.settings, self._problem.action_code(action), code)
+        event = self._tracker.observe(action, observation, reward)
+        if event >= 0 and self._reuse:
+            keep_subtree(self._tree, self.settings, self._problem.action_code(action), event)
         else:
             new_root(self._tree)
 
@@ -239,7 +248,7 @@ class POUCT:
             raise DataError(f"a planner's state is a mapping, got {type(state).__name__}")
         random = _checked_words(state.get("random"))
         tree = tree_from_state(
-            state.get("tree") or {}, self.model.n_actions, self.model.n_observations, self.settings.max_nodes
+            state.get("tree") or {}, self.model.n_actions, len(self._problem.events), self.settings.max_nodes
         )
         self._tracker.restore(state)
         self._random, self._tree = random, tree
@@ -248,10 +257,25 @@ class POUCT:
         """Kernel calls of the usual length that an episode of ``steps`` steps would fill."""
         return steps * max(self.simulations, 1) * self.settings.depth / self.settings.stretch
 
-    def play(self, world: World, uniforms: Floats) -> tuple[Floats, Ints, Ints]:
+    def beginnings(self, observations: Sequence[str]) -> tuple[Floats, Flags]:
+        """The beliefs after such first observations, and whether each was possible, as `play` takes them; the initial
+        belief where the model knows nothing of them."""
+        if self._problem.beginning is None:
+            beliefs = np.tile(self._problem.initial, (len(observations), 1))
+            return beliefs, np.ones(len(observations), dtype=bool)
+        found = [self._tracker.beginning(observation) for observation in observations]
+        beliefs = np.array([belief for belief, _ in found]).reshape(len(found), self._problem.rank)
+        return beliefs, np.array([possible for _, possible in found], dtype=bool)
+
+    def event_codes(self, observation: str, reward: float | None) -> tuple[Ints, Ints]:
+        """The codes of the events that agree with what was seen: those after which the episode goes on, and those that
+        end it."""
+        return self._problem.event_codes(observation, reward)
+
+    def play(self, world: World, uniforms: Floats) -> tuple[Floats, Ints, Ints, Ints, Flags]:
         """Act out one episode per row of ``uniforms`` inside a kernel: sums of rewards, steps in every true
-        state, collapses. The same as `run_episodes` does by calls, without the calls; a planner that
-        would raise on a collapse is reset instead.
+        state, collapses, lengths, and whether each ended. The same as `run_episodes` does by calls, without the calls;
+        a planner that would raise on a collapse is reset instead.
         """
         from unlatch.kernels.treesearch import RAISE, RESET, play
         from unlatch.plan.tree import roomy_tree
@@ -261,7 +285,8 @@ class POUCT:
         self._tree = roomy_tree(self._tree, min(self.settings.max_nodes, room))
         totals = np.zeros(episodes)
         occupancy = np.zeros((episodes, len(world.starting)), dtype=np.int64)
-        collapses = np.zeros(episodes, dtype=np.int64)
+        collapses, lengths = np.zeros((2, episodes), dtype=np.int64)
+        ended = np.zeros(episodes, dtype=bool)
         play(
             world,
             uniforms,
@@ -277,10 +302,12 @@ class POUCT:
             totals,
             occupancy,
             collapses,
+            lengths,
+            ended,
         )
         self._tracker.collapses += int(collapses.sum())
         self.reset()
-        return totals, occupancy, collapses
+        return totals, occupancy, collapses, lengths, ended
 
     def _new_tree(self) -> Tree:
         from unlatch.plan.tree import empty_tree

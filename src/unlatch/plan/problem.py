@@ -10,17 +10,21 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from unlatch.arrays import Floats, Ints, own_errstate
+from unlatch.core.arguments import real_number
 from unlatch.core.checks import ROUNDING, distributions, finite_floats, frozen
 from unlatch.core.partition_model import PartitionModel
 from unlatch.core.pomdp import POMDP
 from unlatch.core.psr import PSR
 from unlatch.core.reward import Model, Reward, Symbol, symbol_code
 from unlatch.errors import DataError, NumericalError, UsageError
+from unlatch.plan.events import Beginning, Events, events_of, known_beginning, observation_codes
 
 __all__ = ["PlanningProblem", "Untried", "planning_problem"]
 
 Untried = Literal["exclude", "allow"]
 """Whether a planner may choose actions whose rows are placeholders, as the log never tried them."""
+
+_LARGEST = float(np.finfo(np.float64).max)
 
 _POSSIBLE = 1e-12
 """Probability from which a symbol counts as one that an action can show."""
@@ -28,23 +32,29 @@ _POSSIBLE = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class PlanningProblem:
-    """The triple of a model with a reward in units of its largest absolute value.
+    """The triple of a model, over its events, with a reward in units of its largest absolute value.
 
     Without that scaling a reward of 1e308 would overflow and one of 1e-300 would drown in a bonus.
     """
 
     model: Model
     reward: Reward
+    events: Events
+    beginning: Beginning | None
     initial: Floats  # (k,)
-    updates: Floats  # (actions, observations, k, k)
     final: Floats  # (k,)
-    shows: Floats  # (actions, k, observations): probability of an observation, linear in the belief
+    shows: Floats  # (actions, k, events): probability of an event, linear in the belief
     labels: Ints  # (k,): cell of every coordinate
-    symbol_rewards: Floats  # (actions, observations), scaled
+    symbol_rewards: Floats  # (actions, events), scaled
     cell_rewards: Floats  # (cells,), scaled
     expected: Floats  # (actions, k): expected reward of an action, linear in the belief, scaled
     scale: float
     legal: Ints  # actions to choose from
+
+    @property
+    def updates(self) -> Floats:
+        """Shape (actions, events, k, k)."""
+        return self.events.updates
 
     @property
     def rank(self) -> int:
@@ -64,17 +74,14 @@ class PlanningProblem:
 
     @property
     def mixing(self) -> Floats:
-        """The belief of an agent that knows nothing: uniform over states where there are states, else the
-        initial one."""
-        if isinstance(self.model, POMDP):
-            return frozen(np.full(self.rank, 1 / self.rank))
-        return self.initial
+        """The belief of an agent that knows nothing but that the episode goes on: uniform over the states in which it
+        does, where there are states, else the initial one."""
+        return self.model.going_on if isinstance(self.model, POMDP) else self.initial
 
     def unscaled(self, values: Floats) -> Floats:
         """Values in the units of the reward; those beyond the largest float become that."""
-        largest = np.finfo(np.float64).max
         with np.errstate(over="ignore"):
-            result: Floats = np.clip(values * self.scale, -largest, largest)
+            result: Floats = np.clip(values * self.scale, -_LARGEST, _LARGEST)
         return result
 
     def checked_belief(self, belief: ArrayLike) -> Floats:
@@ -95,12 +102,20 @@ class PlanningProblem:
         """The index of an action given by name or index."""
         return symbol_code("action", action, self.model.action_names)
 
-    def observation_code(self, observation: Symbol) -> int:
-        """The index of an observation given by name or index; -1 for a name outside the alphabet, which is
-        a thing that may be seen though the model holds it impossible."""
-        if isinstance(observation, str) and observation not in self.model.observation_names:
-            return -1
-        return symbol_code("observation", observation, self.model.observation_names)
+    def event_codes(self, observation: Symbol, reward: float | None) -> tuple[Ints, Ints]:
+        """The events that agree with what was seen: those after which the episode goes on, and those that end it."""
+        paid = None if reward is None else real_number("reward", reward, -_LARGEST, _LARGEST)
+        return self.events.showing(observation_codes(self.model, observation), paid)
+
+    def first_chances(self, observation: Symbol) -> Floats:
+        """The probability of a first observation in every state; zero for a name that is not known."""
+        if self.beginning is None:
+            raise UsageError(
+                "the model does not know what is shown before the first action, so that it cannot make use of "
+                f"{observation!r}; learn it from a log with first observations, give the POMDP first_observations, or "
+                "reset without an observation"
+            )
+        return self.beginning.of(observation)
 
 
 @own_errstate
@@ -117,18 +132,17 @@ def planning_problem(
     if not isinstance(model, POMDP | PartitionModel | PSR):
         raise UsageError(f"expected a POMDP, a PartitionModel or a PSR, got {type(model).__name__}")
     if reward is None:
-        reward = Reward.from_symbols(model)
+        reward = Reward.learned(model)
     if not isinstance(reward, Reward):
         raise UsageError(f"expected a Reward, got {type(reward).__name__}")
     resolved = reward.resolve(model)
-    psr = model.to_psr()
-    scale = max(float(np.abs(resolved.symbols).max()), float(np.abs(resolved.cells).max())) or 1.0
-    shows = np.einsum("aoij,j->aio", psr.updates, psr.final)
-    symbols, cells = resolved.symbols / scale, resolved.cells / scale
+    psr, events = model.to_psr(), events_of(model)
+    scale = resolved.scale
+    shows = np.einsum("aoij,j->aio", events.updates, psr.final)
+    symbols, cells = events.payments(resolved) / scale, resolved.cells / scale
     expected = np.einsum("aio,ao->ai", shows, symbols) + cells[resolved.labels] * psr.final
     arrays: dict[str, Any] = {
         "initial": _normalized(psr),
-        "updates": psr.updates,
         "final": psr.final,
         "shows": frozen(shows),
         "labels": resolved.labels,
@@ -137,7 +151,9 @@ def planning_problem(
         "expected": frozen(expected),
         "legal": _tried(_legal(actions, model), model, untried),
     }
-    return PlanningProblem(model=model, reward=reward, scale=scale, **arrays)
+    return PlanningProblem(
+        model=model, reward=reward, events=events, beginning=known_beginning(model), scale=scale, **arrays
+    )
 
 
 def _normalized(psr: PSR) -> Floats:

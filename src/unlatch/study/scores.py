@@ -46,7 +46,7 @@ def true_goals(task: Task) -> dict[str, Reward]:
     """The goals in the true system, where the states are known by name."""
     goal = task.parameters["goal"]
     if goal is None:
-        return {"total_reward": Reward.from_symbols(task.truth)}
+        return {"total_reward": Reward.learned(task.truth)}
     return {"observation_reward": _on_pairs(goal), "state_reward": Reward.on_states({goal["name"]: 1.0})}
 
 
@@ -54,7 +54,7 @@ def _goals(model: Model, task: Task) -> dict[str, Reward]:
     """The same goals as somebody states them who has only the model."""
     goal = task.parameters["goal"]
     if goal is None:
-        return {"total_reward": Reward.from_symbols(model)}
+        return {"total_reward": Reward.learned(model)}
     goals = {"observation_reward": _on_pairs(goal)}
     if not isinstance(model, PSR):
         goals["state_reward"] = on_described_state(model, goal["state"])

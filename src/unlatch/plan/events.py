@@ -1,0 +1,156 @@
+"""What a step can bring, as a planner and the system it acts in see it.
+
+A step shows an observation. Of a model that knows of it, it also pays a reward beside the observation, and either lets
+the episode go on or ends it. All of that together is one event, and events take the place of observations wherever
+beliefs are followed: endings and rewards then need no cases of their own. A step after the end is an event that shows
+nothing and pays nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from unlatch.arrays import Flags, Floats, Ints
+from unlatch.core.checks import ROUNDING, frozen
+from unlatch.core.memory import require_memory
+from unlatch.core.pomdp import POMDP
+from unlatch.core.reward import Model, ResolvedReward, Symbol, symbol_code
+from unlatch.core.symbols import plain_observations, symbols_showing
+
+__all__ = ["Beginning", "Events", "events_of", "known_beginning", "observation_codes"]
+
+
+@dataclass(frozen=True, eq=False)
+class Events:
+    """The events of a model. Where it knows neither endings nor rewards beside observations, they are its observations.
+
+    Attributes
+    ----------
+    updates : array, shape (actions, events, k, k)
+    observations : array of int, shape (events,)
+        What is shown: codes of the model's observations, -1 after the end.
+    rewards : array of int, shape (events,)
+        What is paid beside it: codes of the model's ``reward_values``, -1 if nothing is.
+    paid : array, shape (events,), or None
+        The reward of every event in the model's own units; None if it knows none.
+    ended : array of bool, shape (events,)
+        Whether the episode is over.
+    """
+
+    updates: Floats
+    observations: Ints
+    rewards: Ints
+    paid: Floats | None
+    ended: Flags
+
+    def __len__(self) -> int:
+        return len(self.observations)
+
+    def payments(self, resolved: ResolvedReward) -> Floats:
+        """What ``resolved`` pays with every event after every action, shape (actions, events)."""
+        table = np.zeros((len(resolved.symbols), len(self)))
+        shown, beside = self.observations >= 0, self.rewards >= 0
+        table[:, shown] = resolved.symbols[:, self.observations[shown]]
+        table[:, beside] += resolved.rewards[self.rewards[beside]]
+        return table
+
+    def showing(self, observations: Ints, reward: float | None) -> tuple[Ints, Ints]:
+        """The events that show one of ``observations`` and pay ``reward``, if that is known: those after which the
+        episode goes on, and those that end it."""
+        agree = np.isin(self.observations, observations)
+        if reward is not None and self.paid is not None:
+            agree &= self.paid == reward
+        return np.flatnonzero(agree & ~self.ended), np.flatnonzero(agree & self.ended)
+
+
+def events_of(model: Model) -> Events:
+    """The events of a model that a planner plans with, or that it acts in."""
+    updates = model.to_psr().updates
+    observations = np.arange(model.n_observations)
+    rewards, ended = np.full(len(observations), -1), np.zeros(len(observations), dtype=bool)
+    paid = model.symbol_rewards
+    if isinstance(model, POMDP) and model.reward_probabilities is not None:
+        assert model.reward_values is not None
+        updates, observations, rewards = _with_rewards(model.updates, model.reward_probabilities)
+        paid, ended = model.reward_values[rewards], np.zeros(len(rewards), dtype=bool)
+    if isinstance(model, POMDP) and model.terminal:
+        updates, kept, ended = _with_endings(updates, model.going_on > 0)
+        observations, rewards = np.append(observations[kept], -1), np.append(rewards[kept], -1)
+        paid = None if paid is None else np.append(paid[kept], 0.0)
+    return Events(
+        frozen(updates),
+        frozen(observations),
+        frozen(rewards),
+        None if paid is None else frozen(paid),
+        frozen(ended),
+    )
+
+
+def _with_rewards(updates: Floats, probabilities: Floats) -> tuple[Floats, Ints, Ints]:
+    """Every pair of an observation and a reward that can come together; the reward is paid by the state left."""
+    actions, n_observations, size, _ = updates.shape
+    n_rewards = probabilities.shape[2]
+    require_memory(16 * updates.size * n_rewards, "the events of the model", "round rewards to fewer values")
+    pays = probabilities.transpose(0, 2, 1)[:, None, :, :, None]
+    pairs = (updates[:, :, None] * pays).reshape(actions, n_observations * n_rewards, size, size)
+    possible = np.flatnonzero(pairs.any(axis=(0, 2, 3)))
+    return pairs[:, possible], possible // n_rewards, possible % n_rewards
+
+
+def _with_endings(updates: Floats, live: Flags) -> tuple[Floats, Ints, Flags]:
+    """Events that let the episode go on, events that end it, and one for every step after that: their updates, which
+    of the given events each of the first two kinds is, and which are of the second or third kind."""
+    require_memory(24 * updates.size, "the events of the model", "take fewer states or observations")
+    going_on = updates * live[:, None] * live
+    ending = updates * live[:, None] * ~live
+    possible = np.flatnonzero(ending.any(axis=(0, 2, 3)))
+    after = np.broadcast_to(np.diag((~live).astype(np.float64)), (len(updates), 1, *updates.shape[2:]))
+    kept = np.concatenate([np.arange(updates.shape[1]), possible])
+    ended = np.arange(len(kept) + 1) >= updates.shape[1]
+    return np.concatenate([going_on, ending[:, possible], after], axis=1), kept, ended
+
+
+@dataclass(frozen=True, eq=False)
+class Beginning:
+    """What an episode may show before its first action: names, and the probability of each in every state."""
+
+    names: tuple[str, ...]
+    chances: Floats  # (states, first observations)
+
+    def of(self, observation: Symbol) -> Floats:
+        """The probability of a first observation in every state; zero for a name that is not known."""
+        if isinstance(observation, str) and observation not in self.names:
+            return np.zeros(len(self.chances))
+        result: Floats = self.chances[:, symbol_code("first observation", observation, self.names)]
+        return result
+
+
+def known_beginning(model: object) -> Beginning | None:
+    """What a model knows of first observations.
+
+    A model that emits on arrival and shows the same whatever the action shows it at the start as well.
+    """
+    if not isinstance(model, POMDP):
+        return None
+    if model.first_observations is not None:
+        return Beginning(model.first_observation_names, model.first_observations)
+    tried = [a for a, name in enumerate(model.action_names) if name not in model.untried_actions]
+    rows = model.observations[tried or [0]]
+    if model.emission == "departure" or np.abs(rows - rows[0]).max() > ROUNDING:
+        return None
+    plain = plain_observations(model.observation_names, model.symbol_rewards)
+    names = tuple(dict.fromkeys(plain))
+    chances = np.zeros((model.n_states, len(names)))
+    for symbol, name in enumerate(plain):
+        chances[:, names.index(name)] += rows[0, :, symbol]
+    return Beginning(names, frozen(chances))
+
+
+def observation_codes(model: Model, observation: Symbol) -> Ints:
+    """The model's codes of an observation given by name, with its reward or without, or by index; none for a name
+    outside the alphabet, which is a thing that may be seen though the model holds it impossible."""
+    if isinstance(observation, str):
+        return symbols_showing(observation, model.observation_names, model.symbol_rewards)
+    return np.array([symbol_code("observation", observation, model.observation_names)])
