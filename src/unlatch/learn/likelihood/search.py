@@ -57,6 +57,10 @@ _PROBING_PASSES = 20
 _DOUBLING_PASSES = 50
 _MERGING_PASSES = 20
 _PATIENCE = 2
+_NOISE_GAIN = 2.0
+"""Nats per parameter that fitting noise gains at most: half a nat on average where the likelihood is a parabola, but a
+doubled model has many ways to do so and keeps the best; a parameter that is needed gains its price at least, which is
+several nats."""
 _IMPROVEMENT = 0.5
 """Nats of penalized likelihood by which a round must improve to count as a success."""
 
@@ -351,7 +355,7 @@ class _Search:
             if self._seen.score(merged) <= score:
                 continue
             loss = current.log_likelihood - merged.log_likelihood
-            if loss < max(removed * np.log(steps), size - free_parameters(merged)):
+            if loss < max(removed * np.log(steps), _NOISE_GAIN * (size - free_parameters(merged))):
                 return merged
             if removed == 1 and (best is None or self._seen.score(merged) > self._seen.score(best)):
                 best = merged

@@ -13,7 +13,7 @@ from unlatch.core.diagnostics import Diagnostics
 from unlatch.core.evidence import Evidence
 from unlatch.core.pomdp import POMDP, Emission
 from unlatch.core.trajectory import Trajectory
-from unlatch.learn.likelihood.bic import penalized_likelihood
+from unlatch.learn.likelihood.bic import parameter_price, penalized_likelihood
 from unlatch.learn.likelihood.climb import Ascent, evaluated
 from unlatch.learn.likelihood.evidence import SETTLED, weigh
 from unlatch.learn.likelihood.objective import Hypothesis
@@ -158,16 +158,22 @@ def _climbed_where_close(contenders: list[_Contender]) -> list[_Contender]:
     """The contenders, the first with its final model, and so those that come close to it; the best first."""
     close = [c for c in contenders if c.score > contenders[0].score - _CLOSE]
     climbed = sorted((contender.climb() for contender in close), key=lambda c: -c.final_score)
-    equals = [c for c in climbed if c.final_score > climbed[0].final_score - SETTLED]
-    first = min(equals, key=_convention)
+    first = min((c for c in climbed if _ties(c, climbed[0])), key=_convention)
     return [first, *(c for c in climbed if c is not first), *(c for c in contenders if c not in close)]
 
 
-def _convention(contender: _Contender) -> tuple[int, bool, bool]:
-    """What is taken where the log does not decide: fewer states, then what most files and environments mean by an
-    observation, that of the state reached; rewards with it."""
-    hypothesis = contender.hypothesis
-    return contender.chosen.n_states, hypothesis.emission != "arrival", hypothesis.rewards_apart
+def _ties(contender: _Contender, best: _Contender) -> bool:
+    """Whether the log does not decide between two hypotheses: they are no more than the price of two parameters apart,
+    as a state more or less may cost one, and that is no evidence about what shows the observation."""
+    steps = min(len(best.hypothesis.log), _FIRST_SAMPLE)
+    more = contender.chosen.n_states - best.chosen.n_states
+    return more <= 1 and contender.final_score > best.final_score - 2 * parameter_price(steps)
+
+
+def _convention(contender: _Contender) -> tuple[bool, bool]:
+    """What is taken where the log does not decide: what most files and environments mean by an observation, that of the
+    state reached; rewards with it."""
+    return contender.hypothesis.emission != "arrival", contender.hypothesis.rewards_apart
 
 
 def _with_states(search: StateSearch, states: int, budget: Budget, rng: np.random.Generator) -> _Contender:
