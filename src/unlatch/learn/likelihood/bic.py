@@ -46,8 +46,7 @@ def structure_cost(ascent: Ascent) -> float:
     """
     counts = ascent.counts
     anywhere = np.full(len(counts.transitions), ascent.n_states)
-    first = None if counts.first is None else counts.first[None]
-    shown = [rows for rows in (counts.observations, first, counts.rewards) if rows is not None]
+    shown = [rows.reshape(-1, *rows.shape[-2:]) for rows in counts.blocks[2:]]
     return _choices(counts.transitions, anywhere) + sum(
         _choices(rows, (rows.sum(axis=1) > 0).sum(axis=1)) for rows in shown
     )

@@ -110,6 +110,7 @@ def _no_counts(parameters: Parameters) -> ExpectedCounts:
         log_likelihood=0.0,
         first=nothing.first,
         rewards=nothing.rewards,
+        shared=parameters.shared,
     )
 
 
@@ -140,6 +141,7 @@ def _by_probability(
         log_likelihood=totals.log_likelihood,
         first=first,
         rewards=rewards,
+        shared=parameters.shared,
     )
 
 

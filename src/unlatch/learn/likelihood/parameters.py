@@ -59,6 +59,8 @@ class Parameters:
         What is paid beside the observation by the state left.
     terminal : array of bool, shape (states,)
         The states in which nothing more happens; by default none. They are no numbers, but what these are numbers of.
+    shared : bool
+        Whether a state shows the same under every action: then its rows of observations are equal, and count as one.
     """
 
     initial: Floats
@@ -67,6 +69,7 @@ class Parameters:
     first: Floats | None = None
     rewards: Floats | None = None
     terminal: Flags = None  # type: ignore[assignment]
+    shared: bool = False
 
     def __post_init__(self) -> None:
         given: object = self.terminal
@@ -79,8 +82,10 @@ class Parameters:
 
     @property
     def blocks(self) -> tuple[Floats, ...]:
-        """The arrays that there are, in the order of the fields; the last axis of each is a distribution."""
-        return _present(self)
+        """The arrays that there are, in the order of the fields; the last axis of each is a distribution. Shared rows
+        are there once, as if there were a single action."""
+        observations = self.observations[:1] if self.shared else self.observations
+        return _present(self, observations)
 
     def __iter__(self) -> Iterator[Floats]:
         return iter(self.blocks)
@@ -89,15 +94,19 @@ class Parameters:
         """The same model with other numbers, in the order of `blocks`."""
         names = [name for name in BLOCKS if getattr(self, name) is not None]
         numbers: dict[str, Any] = dict(zip(names, blocks, strict=True))
+        if self.shared:
+            numbers["observations"] = np.repeat(numbers["observations"], len(self.observations), axis=0)
         return replace(self, **numbers)
 
 
 BLOCKS = ("initial", "transitions", "observations", "first", "rewards")
-"""Fields of `Parameters` and `ExpectedCounts` whose last axis is a distribution, or its expected uses."""
+"""Fields of `Parameters` whose last axis is a distribution."""
 
 
-def _present(holder: object) -> tuple[Floats, ...]:
-    return tuple(rows for name in BLOCKS if (rows := getattr(holder, name)) is not None)
+def _present(holder: Parameters | ExpectedCounts, observations: Floats) -> tuple[Floats, ...]:
+    """The fields that there are, with these observations."""
+    rows = (holder.initial, holder.transitions, observations, holder.first, holder.rewards)
+    return tuple(block for block in rows if block is not None)
 
 
 class Endings(IntEnum):
@@ -223,6 +232,8 @@ class ExpectedCounts:
     first : array, shape (states, first observations), or None
     rewards : array, shape (actions, states, rewards), or None
         By the state left.
+    shared : bool
+        Whether the model's states show the same under every action.
     """
 
     initial: Floats
@@ -231,11 +242,13 @@ class ExpectedCounts:
     log_likelihood: float
     first: Floats | None = None
     rewards: Floats | None = None
+    shared: bool = False
 
     @property
     def blocks(self) -> tuple[Floats, ...]:
-        """The arrays that there are, in the order of those of `Parameters`."""
-        return _present(self)
+        """The uses of all of `Parameters.blocks`."""
+        shown = self.observations
+        return _present(self, shown.sum(axis=0, keepdims=True) if self.shared else shown)
 
     @property
     def visits(self) -> Floats:
@@ -252,6 +265,7 @@ class ExpectedCounts:
             log_likelihood=self.log_likelihood,
             first=None if self.first is None else frozen(self.first[order]),
             rewards=None if self.rewards is None else frozen(self.rewards[:, order]),
+            shared=self.shared,
         )
 
 

@@ -32,7 +32,9 @@ from unlatch.learn.likelihood.starts import (
     completed,
     opened,
     possible,
+    seen_states,
     single_state,
+    smoothed,
     with_endings,
     with_one_end,
 )
@@ -243,7 +245,10 @@ class _Search:
     def begin(self) -> None:
         """Look at what there is, without a climb: little work, done whatever the budget."""
         log, emission = self._likelihood.log, self._likelihood.emission
-        starts = (completed(start, log, emission) for start in self._hypothesis.starts)
+        given = list(self._hypothesis.starts)
+        if emission == "arrival" and 1 < np.count_nonzero(log.seen.any(axis=0)) <= self._max_states:
+            given.append(smoothed(seen_states(log), log))
+        starts = (completed(start, log, emission) for start in given)
         self._starts = [opened(start, log) for start in starts if start.n_states <= self._max_states]
         for start in (self._single_state(self._likelihood), *self._starts):
             self._seen.record(evaluated(possible(start, self._likelihood), self._likelihood))

@@ -13,14 +13,22 @@ from unlatch.core.diagnostics import Diagnostics
 from unlatch.core.evidence import Evidence
 from unlatch.core.pomdp import POMDP, Emission
 from unlatch.core.trajectory import Trajectory
-from unlatch.learn.likelihood.bic import parameter_price, penalized_likelihood
+from unlatch.learn.likelihood.bic import free_parameters, parameter_price, penalized_likelihood
 from unlatch.learn.likelihood.climb import Ascent, evaluated
 from unlatch.learn.likelihood.evidence import SETTLED, weigh
-from unlatch.learn.likelihood.objective import Hypothesis
+from unlatch.learn.likelihood.objective import Hypothesis, Likelihood
 from unlatch.learn.likelihood.parameters import ExpectedCounts, Parameters
 from unlatch.learn.likelihood.refine import convergence_notes, made_possible
 from unlatch.learn.likelihood.search import StateSearch, search_hypotheses
-from unlatch.learn.likelihood.starts import climb_or_open, completed, opened, random_parameters, smoothed
+from unlatch.learn.likelihood.split_merge import with_shared_rows
+from unlatch.learn.likelihood.starts import (
+    climb_or_open,
+    completed,
+    opened,
+    possible,
+    random_parameters,
+    smoothed,
+)
 from unlatch.learn.likelihood.zeros import maximize
 from unlatch.learn.state_order import canonical_order
 
@@ -37,6 +45,9 @@ _RANDOM_STARTS = 8
 _FOR_THE_SEARCH = 2 / 3
 _FOR_THE_CLIMB = 0.8
 """Shares of the time: of all that there is, and of what is then left. The rest is for what comes after."""
+
+_SLACK = 2.0
+"""Times the price saved that sharing rows may cost before the climb that makes up for it."""
 
 _CLOSE = 20.0
 """Nats that a longer climb and the zeros of a model may still make up for: within them a hypothesis is climbed too."""
@@ -143,6 +154,9 @@ class _Contender:
         """With zeros, on part of a long log. Those of the search are opened again: they were set for speed."""
         sample = self.hypothesis.likelihood(_FIRST_SAMPLE)
         climbed, zeros = maximize(smoothed(self.chosen.parameters, sample.log), sample)
+        simpler = _with_shared_rows(climbed, sample)
+        if simpler is not None:
+            climbed, zeros = simpler
         return replace(self, climbed=climbed, zeros=zeros)
 
     def on_all_data(self) -> tuple[Ascent, int]:
@@ -152,6 +166,22 @@ class _Contender:
             return self.climbed, self.zeros
         whole, _ = maximize(self.climbed.parameters, self.hypothesis.likelihood(), zeros=False)
         return whole, self.zeros
+
+
+def _with_shared_rows(climbed: Ascent, sample: Likelihood) -> tuple[Ascent, int] | None:
+    """The model in which what a state shows does not depend on the action, with its zeros; None if that is no better.
+
+    In most systems it does not, and rows that are learned from all actions at once are as much more accurate.
+    """
+    if len(climbed.parameters.observations) < 2:
+        return None
+    pooled = evaluated(possible(with_shared_rows(climbed), sample), sample)
+    saved = (free_parameters(climbed) - free_parameters(pooled)) * parameter_price(sample.steps)
+    if pooled.log_likelihood < climbed.log_likelihood - _SLACK * saved:
+        return None
+    best, zeros = maximize(smoothed(pooled.parameters, sample.log), sample)
+    before = penalized_likelihood(climbed, sample.steps)
+    return (best, zeros) if penalized_likelihood(best, sample.steps) > before else None
 
 
 def _climbed_where_close(contenders: list[_Contender]) -> list[_Contender]:

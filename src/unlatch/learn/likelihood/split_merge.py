@@ -11,7 +11,15 @@ from unlatch.arrays import Flags, Floats
 from unlatch.learn.likelihood.climb import Ascent
 from unlatch.learn.likelihood.parameters import ExpectedCounts, Parameters
 
-__all__ = ["cheapest_pairs", "disjoint_pairs", "doubled_states", "merge_proposals", "merged_states", "tidied"]
+__all__ = [
+    "cheapest_pairs",
+    "disjoint_pairs",
+    "doubled_states",
+    "merge_proposals",
+    "merged_states",
+    "tidied",
+    "with_shared_rows",
+]
 
 _OBSERVATION_NOISE = 0.5
 _TRANSITION_NOISE = 0.2
@@ -75,6 +83,18 @@ def _jittered(rows: Floats, deviation: float, rng: np.random.Generator) -> Float
     noisy = rows * np.exp(deviation * rng.standard_normal(rows.shape))
     result: Floats = noisy / noisy.sum(axis=-1, keepdims=True)
     return result
+
+
+def with_shared_rows(ascent: Ascent) -> Parameters:
+    """The model in which a state shows the same under every action: what it showed in all."""
+    shown = ascent.counts.observations.sum(axis=0)
+    total = shown.sum(axis=1, keepdims=True)
+    rows = np.where(total > 0, shown / np.where(total > 0, total, 1.0), ascent.parameters.observations[0])
+    return replace(
+        ascent.parameters,
+        observations=np.repeat(rows[None], len(ascent.parameters.observations), axis=0),
+        shared=True,
+    )
 
 
 def merge_proposals(ascent: Ascent) -> Iterator[Parameters]:

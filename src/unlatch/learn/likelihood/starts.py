@@ -12,7 +12,7 @@ from unlatch.core.pomdp import Emission
 from unlatch.errors import NumericalError
 from unlatch.learn.likelihood.climb import Ascent, climb
 from unlatch.learn.likelihood.objective import Likelihood
-from unlatch.learn.likelihood.parameters import EncodedLog, Parameters
+from unlatch.learn.likelihood.parameters import EncodedLog, Endings, Parameters
 
 __all__ = [
     "climb_or_open",
@@ -20,6 +20,7 @@ __all__ = [
     "opened",
     "possible",
     "random_parameters",
+    "seen_states",
     "single_state",
     "smoothed",
     "with_endings",
@@ -105,6 +106,26 @@ def _placeholders(rows: Floats | None, live: Flags, ends: int, axis: int) -> Flo
     return np.concatenate([kept, np.full(shape, 1 / shape[-1])], axis=axis)
 
 
+def seen_states(log: EncodedLog) -> Parameters:
+    """A state for every observation, as if the last one told everything: the start for a system that hides little.
+
+    Of arrival emission. Where an observation leads is counted; one that no step follows leads anywhere.
+    """
+    shown = np.flatnonzero((log.seen - log.last_seen).any(axis=0))
+    number = np.full(log.n_observations, -1)
+    number[shown] = np.arange(len(shown))
+    step = log.is_step[log.symbols] & (log.pair_endings[log.symbols] != Endings.ENDS)
+    state = np.where(step, number[log.pair_observations[log.symbols]], -1)
+    known = ~log.begins[1:] & (state[:-1] >= 0) & (state[1:] >= 0)
+    moves = np.zeros((log.n_actions, len(shown), len(shown)), dtype=np.int64)
+    np.add.at(moves, (log.pair_actions[log.symbols[1:][known]], state[:-1][known], state[1:][known]), 1)
+    return Parameters(
+        initial=np.full(len(shown), 1 / len(shown)),
+        transitions=_shares(moves),
+        observations=np.repeat(np.eye(log.n_observations)[None, shown], log.n_actions, axis=0),
+    )
+
+
 def completed(parameters: Parameters, log: EncodedLog, emission: Emission) -> Parameters:
     """A model that knows nothing of endings, first observations or rewards apart, with what the log says overall."""
     states = parameters.n_states
@@ -122,6 +143,8 @@ def opened(parameters: Parameters, log: EncodedLog, weight: float = 1e-3) -> Par
     live = ~parameters.terminal
     shown = parameters.observations[:, live].sum(axis=1)
     new = (log.seen > log.last_seen) & (shown <= 0)
+    if parameters.shared:
+        new[:] = new.any(axis=0)
     if not new.any():
         return parameters
     observations = parameters.observations + weight * new[:, None, :] * live[:, None]
@@ -134,7 +157,7 @@ def smoothed(parameters: Parameters, log: EncodedLog, weight: float = 1e-3) -> P
     everywhere = {
         "initial": live / live.sum(),
         "transitions": np.full(parameters.n_states, 1 / parameters.n_states),
-        "observations": _shares(log.seen)[:, None, :],
+        "observations": _shares(log.seen.sum(axis=0) if parameters.shared else log.seen[:, None, :]),
         "first": _shares(log.first_seen) if parameters.first is not None else None,
         "rewards": _shares(log.paid)[:, None, :] if parameters.rewards is not None else None,
     }
