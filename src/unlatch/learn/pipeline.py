@@ -23,6 +23,7 @@ from unlatch.core.trajectory import Trajectory
 from unlatch.errors import NotLearnableError, NumericalError, ResourceLimitError, UnlatchError
 from unlatch.learn.examine.log import examine, refuse_deterministic_policy
 from unlatch.learn.examine.model import examine_model
+from unlatch.learn.identify.certificate import Certificate, certify, noise_tolerance
 from unlatch.learn.identify.entries import NOTICEABLE, Undetermined, undetermined_entries
 from unlatch.learn.likelihood.objective import Hypothesis
 from unlatch.learn.likelihood.parameters import parameters_of
@@ -111,6 +112,15 @@ class LearnResult:
         if not self.full_rank_actions:
             return None
         return undetermined_entries(self.pomdp, self.partition, tolerance=NOTICEABLE)
+
+    @cached_property
+    def certificate(self) -> Certificate:
+        """Whether ``pomdp`` is the only model near itself with its process: proved, refuted, or not examined.
+
+        Needs no action of full rank. States that noise alone tells apart count as alike. It rests on the zeros that it
+        names, which are estimates.
+        """
+        return certify(self.pomdp, tolerance=noise_tolerance(self.pomdp, self.steps), rng=self.seed or 0)
 
     def __repr__(self) -> str:
         return f"LearnResult({self.pomdp}, {self.partition}, {len(self.diagnostics)} diagnostics)"

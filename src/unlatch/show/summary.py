@@ -19,6 +19,7 @@ from unlatch.core.partition import Partition
 from unlatch.core.pomdp import POMDP
 from unlatch.core.psr import PSR
 from unlatch.core.trajectory import Trajectory
+from unlatch.learn.identify.certificate import Certificate, certify, noise_tolerance
 from unlatch.learn.identify.entries import NOTICEABLE, Undetermined, undetermined_entries
 from unlatch.show.safe import counted
 
@@ -36,6 +37,9 @@ __all__ = [
 ]
 
 _MOST_MOVES = 12
+
+_MOST_CERTIFIED = 30
+"""States up to which a certificate takes about a second."""
 
 
 class Result(Protocol):
@@ -135,11 +139,26 @@ class Summary:
         )
 
     @cached_property
+    def certificate(self) -> Certificate | None:
+        """Whether the model is the only one near itself with its process; None where that would take long to tell."""
+        if not isinstance(self.model, POMDP) or self.model.n_states > _MOST_CERTIFIED:
+            return None
+        if self.steps is None:
+            return certify(self.model, rng=0)
+        return certify(self.model, tolerance=noise_tolerance(self.model, self.steps), rng=0)
+
+    @property
+    def determined(self) -> bool:
+        """Whether it is proved that no other model near this one has its process."""
+        return self.certificate is not None and self.certificate.verdict == "determined"
+
+    @cached_property
     def undetermined(self) -> Undetermined | None:
-        """Which entries a change of basis inside a cell moves; None where the partition has no such cell."""
+        """Which entries a change of basis inside a cell moves; None where the partition has no such cell, or where the
+        certificate says that none can."""
         if not self.partition_speaks or not isinstance(self.model, POMDP) or self.partition is None:
             return None
-        if self.partition.is_trivial:
+        if self.partition.is_trivial or self.determined:
             return None
         return undetermined_entries(self.model, self.partition, tolerance=NOTICEABLE)
 
@@ -291,14 +310,24 @@ def partition_sentences(summary: Summary) -> tuple[str, ...]:
         return (
             "no action of full rank: the observability partition says nothing about which states, or which numbers, "
             "the log determines",
+            *_certified(summary),
         )
     said = [_cells(summary.model, summary.partition)]
     if summary.full_rank_actions:
         said.insert(0, f"full-rank actions: {', '.join(summary.full_rank_actions)}")
     if summary.model.n_states > 1:
         said += _trivial(summary) if summary.partition.is_trivial else _confounded(summary)
+        said += _certified(summary)
         said += _reservations(summary)
     return tuple(said)
+
+
+def _certified(summary: Summary) -> list[str]:
+    """What is proved about the numbers of the model as they are; the log knows them up to noise."""
+    if summary.certificate is None:
+        return []
+    estimated = ", which are estimates" if summary.certificate.zeros and summary.evidence is not None else ""
+    return [f"the process of this model: {summary.certificate}{estimated}"]
 
 
 def _cells(pomdp: POMDP, partition: Partition) -> str:
@@ -325,6 +354,8 @@ def _confounded(summary: Summary) -> list[str]:
         for cell in summary.partition.cells
         if len(cell) > 1
     ]
+    if summary.determined:
+        return said
     entries = summary.undetermined
     if entries is None or not entries.any:
         return [

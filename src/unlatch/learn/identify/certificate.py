@@ -20,7 +20,7 @@ from unlatch.core.budget import checkpoint
 from unlatch.core.pomdp import POMDP, Emission
 from unlatch.core.random import RandomSource, resolve_rng
 
-__all__ = ["Certificate", "Direction", "certify"]
+__all__ = ["Certificate", "Direction", "certify", "noise_tolerance"]
 
 Verdict = Literal["determined", "not determined", "not minimal", "not examined"]
 
@@ -110,6 +110,13 @@ class Certificate:
             header = ["zero in", "action", "state", "next state or observation"]
             parts.append(html.table(self.zeros, header))
         return html.page(str(self), *parts)
+
+
+def noise_tolerance(pomdp: POMDP, steps: int) -> float:
+    """What to take for zero in a model that was learned from so many steps: three standard errors of a probability of a
+    half, in a row that was visited as often as rows are on average. States that noise alone tells apart then count as
+    alike, which can only spoil a proof."""
+    return min(0.5, 1.5 * float(np.sqrt(pomdp.n_actions * pomdp.n_states / max(steps, 1))))
 
 
 @own_errstate

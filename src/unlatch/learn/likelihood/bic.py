@@ -7,12 +7,9 @@ from scipy.special import gammaln
 
 from unlatch.arrays import Floats, Ints
 from unlatch.learn.likelihood.climb import Ascent
-from unlatch.learn.significance import USED
+from unlatch.learn.significance import OPPORTUNITIES, USED
 
 __all__ = ["free_parameters", "parameter_price", "penalized_likelihood", "structure_cost"]
-
-_ESTABLISHED = 30.0
-"""Visits of a row from which on its unused entries are known to be rare, each below a tenth."""
 
 
 def penalized_likelihood(ascent: Ascent, steps: int) -> float:
@@ -42,7 +39,7 @@ def structure_cost(ascent: Ascent) -> float:
     A row that always leads to one state has no free number, so that BIC charges nothing for it; but which state that
     is was read off the log. Without a price for it a short log is explained by a chain of states that each occur once.
     After v visits of a row an entry that was never used may still have a probability of some 3 / v, so that few visits
-    establish nothing, and many all: the price falls with the visits beyond `_ESTABLISHED`.
+    establish nothing, and many all: the price falls with the visits beyond `OPPORTUNITIES`.
     """
     counts = ascent.counts
     anywhere = np.full(len(counts.transitions), ascent.n_states)
@@ -64,5 +61,5 @@ def _choices(rows: Floats, possible: Ints) -> float:
     visited = used > 0
     n = np.broadcast_to(possible[:, None], used.shape)[visited]
     k = used[visited]
-    guessed = np.minimum(1.0, _ESTABLISHED / rows.sum(axis=-1)[visited])
+    guessed = np.minimum(1.0, OPPORTUNITIES / rows.sum(axis=-1)[visited])
     return float((guessed * (gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1))).sum())

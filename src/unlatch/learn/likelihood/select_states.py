@@ -29,7 +29,8 @@ from unlatch.learn.likelihood.starts import (
     random_parameters,
     smoothed,
 )
-from unlatch.learn.likelihood.zeros import maximize
+from unlatch.learn.likelihood.zeros import maximize, with_established_zeros
+from unlatch.learn.significance import OPPORTUNITIES
 from unlatch.learn.state_order import canonical_order
 
 __all__ = ["MOST_STATES", "Selection", "select_states"]
@@ -257,7 +258,8 @@ def _behind(other: _Contender, first: _Contender) -> float:
 def _returned(best: Ascent, hypothesis: Hypothesis) -> tuple[POMDP, ExpectedCounts, float, Diagnostics]:
     """The model with states in canonical order, its counts, and the likelihood that it gives to the log."""
     log, emission = hypothesis.log, hypothesis.emission
-    learned = _as_pomdp(best.parameters, hypothesis)
+    parameters, weak = with_established_zeros(best, hypothesis.likelihood().log)
+    learned = _as_pomdp(parameters, hypothesis)
     settled = learned if learned.terminal else replace(learned, initial=_settled(learned, best.counts, log))
     order = canonical_order(settled.to_psr())
     order = order[np.argsort(best.parameters.terminal[order], kind="stable")]  # the end comes last
@@ -267,6 +269,13 @@ def _returned(best: Ascent, hypothesis: Hypothesis) -> tuple[POMDP, ExpectedCoun
     else:
         chosen, height = learned, learned.log_likelihood(log)
     notes = Diagnostics()
+    if weak:
+        notes = notes.noting(
+            "weak_rows",
+            f"{weak} rows of the model were visited fewer than {OPPORTUNITIES:g} times, too few to call impossible "
+            "what they did not show: one visit was spread over it",
+            rows=weak,
+        )
     if not np.isfinite(height):  # learned from a part of the log, the rest of which it has not seen
         chosen = made_possible(chosen, log)
         height = chosen.log_likelihood(log)
