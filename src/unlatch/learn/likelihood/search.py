@@ -135,7 +135,7 @@ def search_hypotheses(
     budget: Budget | None = None,
     rng: np.random.Generator,
 ) -> list[StateSearch]:
-    """One search for each hypothesis, in turns of a round, best first.
+    """One search for each hypothesis, in turns, best first.
 
     A hypothesis is given up once it has more states than another and is behind nevertheless: what it lacks is not
     states. What came first at the end is compared on the same steps.
@@ -152,14 +152,15 @@ def search_hypotheses(
 
 
 def _in_turns(searches: list[_Search]) -> None:
+    """A round at a time to the search that has worked least, so that one that needs many states does not hold up one
+    that needs few; by multiplications, not by the clock, so that a seed repeats it."""
     active = list(searches)
     while active:
+        min(active, key=lambda search: search.work).advance()
+        most = max(search.steps for search in searches)
+        leader = max(searches, key=lambda search: search.score_on(most))
         for search in active:
-            search.advance()
-        leader = max(searches, key=lambda search: search.score_on(max(s.steps for s in searches)))
-        for search in active:
-            if search is not leader and search.falls_behind(leader):
-                search.given_up = True
+            search.given_up = search is not leader and search.falls_behind(leader)
         active = [search for search in active if not (search.done or search.given_up)]
 
 
@@ -204,6 +205,7 @@ class _Search:
         self._seen = _Seen(self._likelihood.steps, max_states)
         self._failures, self._least = 0, self._likelihood.steps
         self.done = self.given_up = False
+        self.work = 0.0
 
     @property
     def steps(self) -> int:
@@ -323,7 +325,9 @@ class _Search:
     # --- climbing and pruning ---------------------------------------------------------------------------
 
     def _climb(self, start: Parameters, passes: int, target: float | None = None) -> Ascent:
-        return self._seen.record(_climbed(start, self._likelihood, passes, target))
+        ascent = _climbed(start, self._likelihood, passes, target)
+        self.work += ascent.passes * self.steps * ascent.n_states**2
+        return self._seen.record(ascent)
 
     def _pruned(self, ascent: Ascent) -> Ascent:
         """Merge states while that improves the penalized likelihood.
