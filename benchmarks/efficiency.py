@@ -3,6 +3,7 @@
     python benchmarks/efficiency.py bounds                  the bounds alone
     python benchmarks/efficiency.py counts errors --workers 2
     python benchmarks/efficiency.py useless                 logs that nothing can be learned from
+    python benchmarks/efficiency.py emission                what it costs not to know which state shows the observation
     python benchmarks/efficiency.py                         everything: hours
 
 Finished logs are kept in ``--out``: the same command goes on where it stopped, and ``--report`` only prints. Results
@@ -38,7 +39,7 @@ from unlatch.study.summary import statistics
 Rows = Sequence[Mapping[str, Any]]
 Found = dict[tuple[str, int], list[dict[str, Any]]]
 
-ALL = (*GROUPS, "bounds", "useless")
+ALL = (*GROUPS, "bounds", "useless", "emission")
 
 
 def main() -> None:
@@ -232,6 +233,29 @@ def _bounds(_: Found) -> None:
             print(f"| {system} | {bound.observation_l1_all:.3f} | {bound.transition_l1:.3f} |", flush=True)
 
 
+def _emission(_: Found) -> None:
+    """One log of every kind, learned with the emission given and with none, in one run: seconds of the processor."""
+    print("| system | steps | states | departure given, s | auto, s | ratio | emission found |")
+    print("|---|---|---|---|---|---|---|")
+    unlatch.learn_pomdp(unlatch.simulate(by_name("tiger"), 2_000, rng=0), rng=0)  # compiles
+    totals = np.zeros(2)
+    for case in GROUPS["counts"]:
+        log = unlatch.simulate(by_name(case.system), case.steps, rng=0)
+        spent, found = np.zeros(2), []
+        for i, emission in enumerate(("departure", "auto")):
+            begun = time.process_time()
+            found.append(unlatch.learn_pomdp(log, emission=emission, rng=0))  # type: ignore[arg-type]
+            spent[i] = time.process_time() - begun
+        totals += spent
+        states, ratio = f"{found[0].states}, {found[1].states}", spent[1] / spent[0]
+        print(
+            f"| {case.system} | {case.steps} | {states} | {spent[0]:.1f} | {spent[1]:.1f} | {ratio:.2f} | "
+            f"{found[1].pomdp.emission} |",
+            flush=True,
+        )
+    print(f"\nall: {totals[0]:.0f} s and {totals[1]:.0f} s, {totals[1] / totals[0]:.2f} times")
+
+
 def _useless(_: Found) -> None:
     print("| log | outcome | seconds |")
     print("|---|---|---|")
@@ -318,6 +342,7 @@ REPORTS: dict[str, Callable[[Found], None]] = {
     "largest": _largest,
     "bounds": _bounds,
     "useless": _useless,
+    "emission": _emission,
 }
 
 

@@ -172,7 +172,7 @@ def learned(parameters: Parameters, seed: np.random.SeedSequence) -> Finding:
 
 def _compare(row: Row, result: LearnResult, best: RefineResult, truth: POMDP, log: Trajectory) -> None:
     spectral = None if result.spectral is None else result.spectral.pomdp
-    row["states"] = result.states
+    row["states"], row["emission"] = result.states, result.pomdp.emission
     row["spectral_states"] = None if spectral is None else spectral.n_states
     row["evidence_gap"] = None if result.evidence is None else result.evidence.gap
     ours, reached = (_from_likeliest_start(model, log) for model in (result.pomdp, best.pomdp))
