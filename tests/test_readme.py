@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import unlatch
+
 README = Path(__file__).resolve().parents[1] / "README.md"
 
 
@@ -30,7 +32,26 @@ def test_python_blocks_run_in_order(
     assert printed.startswith(f"2\n{said[1]}, ")
     assert "True 2" in printed
     assert "Partition({0}, {1})" in printed
+    assert "\n6 ()\nlocally determined: " in printed
+    assert "\n(4, 5)\ndown\n" in printed
     assert printed.endswith("listen\n")
+
+
+@pytest.mark.slow
+def test_the_gymnasium_recipe_runs_where_gymnasium_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (recipe,) = blocks("py")
+    compiled = compile(recipe, "README.md", "exec")  # whether it is Python is checked without
+    pytest.importorskip("gymnasium")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    exec(compiled, names)
+    log = names["log"]
+    assert isinstance(log, unlatch.Trajectory)
+    assert log.n_episodes == 2_000
+    assert log.terminated is not None
+    assert unlatch.read_log("lake.csv") == log
 
 
 @pytest.mark.slow

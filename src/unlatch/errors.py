@@ -100,7 +100,8 @@ class ModelFileError(UnlatchError):
 
 
 class NotLearnableError(UnlatchError):
-    """The log does not carry what learning needs: too short, or rank-deficient throughout.
+    """The log does not carry what learning needs: too short, actions settled by the last observation, or, where a
+    spectral model is asked for, states that its stages cannot tell apart.
 
     Attributes
     ----------

@@ -88,7 +88,7 @@ __all__ = ["learn", "print_result"]
 def learn(ctx: click.Context, /, log: Path, output: Path, seed: int | None, **options: Any) -> None:
     """Learn a POMDP from LOG, a CSV file with the columns action and observation; - reads standard input.
 
-    Optional columns: reward (learned as part of the observation), episode (no window of the log crosses
+    Optional columns: reward (learned with the observation, or beside it), episode (no window of the log crosses
     from one to the next), probability (with which the action was chosen), terminated (true where a step ended its
     episode for good) and truncated (true where it was cut). A row without an action, the first of its episode, holds
     what was shown before any action. Actions must not depend on what was observed, unless their probabilities are

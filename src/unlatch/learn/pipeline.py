@@ -65,7 +65,7 @@ class LearnResult:
     pomdp : POMDP
     partition : Partition
         Its observability partition: states in one cell show the same, within noise, under every full-rank action. With
-        no such action all states are in one cell.
+        no such action all states are in one cell, but for terminal ones, and it says nothing: see ``certificate``.
     full_rank_actions : tuple of int
         Actions whose transition matrix has full rank beyond noise.
     log_likelihood : float
@@ -562,7 +562,7 @@ def learn_psr(
     scaling: Scaling = "noise",
     rng: RandomSource = None,
 ) -> PSR:
-    """Learn a linear PSR: predictions without hidden states, and without the need for a full-rank action.
+    """Learn a linear PSR: predictions without hidden states. It knows nothing of endings and first observations.
 
     Parameters as in `learn_pomdp`.
     """

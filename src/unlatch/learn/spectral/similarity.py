@@ -82,7 +82,7 @@ def find_similarity(
     rank_one: bool = True,
     rng: RandomSource = None,
 ) -> SimilarityTransform:
-    """Jointly diagonalize the observation matrices of all full-rank actions.
+    """Jointly diagonalize the observation matrices of all full-rank actions; without any, tell states by rank one.
 
     Parameters
     ----------
