@@ -167,7 +167,7 @@ def learn_em(
         if initial_model is not None and start == 0:
             parameters = parameters_of(initial_model)
         else:
-            parameters = random_parameters(steps, states, generator)
+            parameters = random_parameters(steps, states, generator, emission)
         climbs.append(_climb(parameters, steps, emission, iterations, tolerance, threads, (start, starts)))
     source = log if initial_model is None else initial_model
     return _result(climbs, steps, source, emission, tolerance, seed, log.diagnostics)
@@ -266,6 +266,11 @@ def _result(
         observation_names=steps.observation_names,
         symbol_rewards=source.symbol_rewards,
         untried_actions=steps.untried_actions,
+        terminal=tuple(np.flatnonzero(best.parameters.terminal).tolist()),
+        first_observations=best.parameters.first,
+        first_observation_names=steps.first_names or None,  # type: ignore[arg-type]
+        reward_values=source.reward_values if isinstance(source, POMDP) else None,
+        reward_probabilities=best.parameters.rewards,
     )
     order = _order(pomdp)
     names = pomdp.state_names
@@ -285,9 +290,10 @@ def _result(
 
 
 def _order(pomdp: POMDP) -> Ints:
-    """The canonical order of the states, by the same rule as for every other learner."""
-    stationary = PSR(pomdp.stationary(), pomdp.updates, np.ones(pomdp.n_states))
-    return canonical_order(stationary)
+    """The canonical order of the states, by the same rule as for every other learner; the end comes last."""
+    settled = pomdp.initial if pomdp.terminal else pomdp.stationary()
+    order = canonical_order(PSR(settled, pomdp.updates, np.ones(pomdp.n_states)))
+    return order[np.argsort(np.isin(order, pomdp.terminal), kind="stable")]
 
 
 def _climb_notes(best: _Climb, reached: Floats, tolerance: float) -> Diagnostics:

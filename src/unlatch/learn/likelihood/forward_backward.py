@@ -168,8 +168,8 @@ def _updates(parameters: Parameters, log: EncodedLog, emission: Emission) -> Flo
     if parameters.rewards is not None and len(log.reward_values):
         moves *= parameters.rewards[actions, :, log.pair_rewards[steps]][:, :, None]
     if log.tells_endings:
-        ends = log.pair_endings[steps] == Endings.ENDS
-        moves *= (ends[:, None] == parameters.terminal)[:, None, :]
+        ends = log.pair_endings[steps][:, None]
+        moves *= ((ends == Endings.UNTOLD) | ((ends == Endings.ENDS) == parameters.terminal))[:, None, :]
     if steps.all():
         return moves
     updates = np.zeros((len(steps), parameters.n_states, parameters.n_states))

@@ -278,14 +278,13 @@ def encoded_log(log: Trajectory, model: POMDP | None = None, *, rewards_apart: b
     actions, observations = (log.actions, log.observations) if model is None else model.encode(log)
     source = log if model is None else model
     values, rewards = _rewards(log, model, rewards_apart)
-    endings = log.terminated if model is None or model.terminal else None
-    sizes = (len(source.action_names), len(source.observation_names), max(len(values), 1), 2)
-    told = (actions, observations, rewards, 0 if endings is None else endings.astype(np.int64))
+    sizes = (len(source.action_names), len(source.observation_names), max(len(values), 1), len(Endings))
+    told = (actions, observations, rewards, _endings(log, model) - Endings.UNTOLD)
     codes = np.ravel_multi_index(np.broadcast_arrays(*told), sizes) if len(log) else actions
     pairs, symbols, counts = _numbered(codes)
     columns = np.array(np.unravel_index(pairs, sizes))
     columns[2] -= len(values) == 0  # -1: there are none
-    columns[3] -= endings is None
+    columns[3] += Endings.UNTOLD
     starts = log.episode_starts
     first, first_names = _first(log, model)
     if first is not None:
@@ -326,6 +325,20 @@ def _rewards(log: Trajectory, model: POMDP | None, apart: bool) -> tuple[Floats,
     if model.reward_values is None:
         return nothing
     return model.reward_values, reward_codes(model, log)
+
+
+def _endings(log: Trajectory, model: POMDP | None) -> Ints:
+    """What every step tells of its episode's end; where the log is silent, a model that knows ends takes it that an
+    episode went on until its last step."""
+    if model is not None and not model.terminal:
+        return np.full(1, Endings.UNTOLD)
+    if log.terminated is not None:
+        return log.terminated.astype(np.int64)
+    if model is None:
+        return np.full(1, Endings.UNTOLD)
+    endings = np.full(len(log), Endings.GOES_ON)
+    endings[log.episode_ends - 1] = Endings.UNTOLD
+    return endings
 
 
 def _first(log: Trajectory, model: POMDP | None) -> tuple[Ints | None, tuple[str, ...]]:

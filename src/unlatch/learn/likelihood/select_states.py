@@ -194,11 +194,17 @@ def _climbed_where_close(contenders: list[_Contender]) -> list[_Contender]:
 
 
 def _ties(contender: _Contender, best: _Contender) -> bool:
-    """Whether the log does not decide between two hypotheses: they are no more than the price of two parameters apart,
-    as a state more or less may cost one, and that is no evidence about what shows the observation."""
-    steps = min(len(best.hypothesis.log), _FIRST_SAMPLE)
-    more = contender.chosen.n_states - best.chosen.n_states
-    return more <= 1 and contender.final_score > best.final_score - 2 * parameter_price(steps)
+    """Whether the log does not decide between two hypotheses.
+
+    What a state costs by itself, whatever its numbers, is left out: one state more or less is no evidence about which
+    of them shows the observation. A hypothesis that was given up was not searched to the end, and wins only by its
+    score.
+    """
+    if contender is best or contender.search.given_up:
+        return contender is best
+    price = parameter_price(min(len(best.hypothesis.log), _FIRST_SAMPLE))
+    states = price * (contender.chosen.n_states - best.chosen.n_states)
+    return contender.final_score + states > best.final_score - SETTLED
 
 
 def _convention(contender: _Contender) -> tuple[bool, bool]:
@@ -235,13 +241,14 @@ def _evidence(contenders: list[_Contender], *, fixed: bool) -> Evidence:
     weighed = weigh(states, scores, first.search.steps, first.search.complete, fixed=fixed)
     if len(contenders) == 1:
         return replace(weighed, emission=str(first.hypothesis))
+    given_up = [other for other in contenders if other.search.given_up and other is not first]
     return replace(
         weighed,
         emission=str(first.hypothesis),
         emission_scores={
-            str(other.hypothesis): _behind(other, first) for other in contenders if not other.search.given_up
+            str(other.hypothesis): _behind(other, first) for other in contenders if other not in given_up
         },
-        emissions_given_up=tuple(str(other.hypothesis) for other in contenders if other.search.given_up),
+        emissions_given_up=tuple(str(other.hypothesis) for other in given_up),
     )
 
 
