@@ -349,7 +349,9 @@ def test_terminal_states_that_come_in_one_mixture_are_more_than_it_takes():
     assert (found.verdict, found.dimension) == ("not minimal", 4)
 
 
-@pytest.mark.parametrize(("emission", "other"), [("departure", [0.0, 0.0, 1.0]), ("arrival", [0.0, 0.5, 0.5])])
+@pytest.mark.parametrize(
+    ("emission", "other"), [("departure", [0.0, 0.0, 1.0]), ("arrival", [0.0, 0.5, 0.5])]
+)
 def test_several_endings_that_nothing_tells_apart_are_declined(emission, other):
     inner = naive.random_pomdp(np.random.default_rng(2), states=3, emission=emission)
     shows = np.tile(np.array([[0.0, 1.0, 0.0], other]), (2, 1, 1))

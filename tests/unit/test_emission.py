@@ -87,7 +87,14 @@ def test_the_evidence_says_which_and_how_sure(tiger: LearnResult, arrival: Learn
 
 
 def test_the_gap_is_to_the_next_best_that_was_compared_to_the_end() -> None:
-    known = {"states": 2, "scores": {2: 0.0}, "runner_up": None, "gap": np.inf, "steps": 9, "steps_to_settle": None}
+    known = {
+        "states": 2,
+        "scores": {2: 0.0},
+        "runner_up": None,
+        "gap": np.inf,
+        "steps": 9,
+        "steps_to_settle": None,
+    }
     three = Evidence(  # type: ignore[arg-type]
         **known, emission="arrival", emission_scores={"arrival": 0.0, "departure": -7.0, "other": -3.0}
     )

@@ -55,7 +55,9 @@ def with_entry(parameters: Parameters, name: str, index: int, factor: float) -> 
 
 
 @pytest.mark.parametrize("emission", EMISSIONS)
-def test_counts_are_the_slope_of_the_likelihood_along_the_logarithm_of_every_probability(emission: str) -> None:
+def test_counts_are_the_slope_of_the_likelihood_along_the_logarithm_of_every_probability(
+    emission: str,
+) -> None:
     model = naive.random_episodic(np.random.default_rng(5), emission=emission)
     log = encoded_log(short_log(model), model)
     parameters = parameters_of(model)
