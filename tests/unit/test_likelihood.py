@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import unlatch
 import naive
+import unlatch
 from naive import blurred
 from sizes import sized
 from unlatch import domains, simulate

@@ -147,7 +147,7 @@ def test_ends_are_cheap_to_merge_where_it_does_not_depend_on_the_state_before_wh
     """What is shown last differs from end to end, and still costs nothing: one end shows the mixture."""
     counts = ends_reached([[400.0, 400, 90, 30, 80], [800.0, 80, 30, 10, 80]])
     pairs = cheapest_pairs(counts, ENDS)
-    assert [pair for pair in pairs if min(pair) >= 2][0] == (2, 3)  # three to one from either state
+    assert next(pair for pair in pairs if min(pair) >= 2) == (2, 3)  # three to one from either state
     together = ends_reached([[400.0, 400, 90, 30, 80], [800.0, 80, 90, 80, 30]])
     assert [pair for pair in cheapest_pairs(together, ENDS) if min(pair) >= 2][-1] == (3, 4)
 

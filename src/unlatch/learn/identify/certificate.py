@@ -253,7 +253,8 @@ class _Process:
         """Probability to see o and end, (actions, observations, states)."""
         if self.emission == "departure":
             return self.observations.transpose(0, 2, 1) * self.ending.sum(axis=2)[:, None]
-        return (self.ending @ self.ending_shows).transpose(0, 2, 1)
+        shown: Floats = self.ending @ self.ending_shows
+        return shown.transpose(0, 2, 1)
 
     def tells_endings_apart(self) -> bool:
         """Whether there is one terminal state at most, or each shows observations of its own."""
