@@ -349,6 +349,16 @@ def test_terminal_states_that_come_in_one_mixture_are_more_than_it_takes():
     assert (found.verdict, found.dimension) == ("not minimal", 4)
 
 
+@pytest.mark.parametrize("emission", EMISSIONS)
+def test_a_rare_end_is_an_end_whatever_the_noise(emission):
+    inner = naive.random_pomdp(np.random.default_rng(2), states=2, emission=emission)
+    shows = np.tile([[1.0, 0.0, 0.0]], (2, 1, 1))
+    rare = ending(inner, np.full((2, 2, 1), 0.01), shows)
+    assert certify(rare, tolerance=0.02, rng=0).dimension == 3
+    never = ending(inner, np.zeros((2, 2, 1)), shows)
+    assert (certify(never, rng=0).verdict, certify(never, rng=0).dimension) == ("not minimal", 2)
+
+
 @pytest.mark.parametrize(
     ("emission", "other"), [("departure", [0.0, 0.0, 1.0]), ("arrival", [0.0, 0.5, 0.5])]
 )

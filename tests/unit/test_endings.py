@@ -13,6 +13,7 @@ import unlatch
 from sizes import sized
 from unlatch import POMDP, LearnResult, Trajectory, learn_pomdp, match_states
 from unlatch.cli import run
+from unlatch.errors import UsageError
 from unlatch.learn.likelihood.forward_backward import expectation, expected_counts
 from unlatch.learn.likelihood.parameters import (
     BLOCKS,
@@ -327,6 +328,15 @@ def test_a_limit_includes_the_end() -> None:
     log = corridor_log(steps=300)
     result = learn_pomdp(log, max_states=2, emission="arrival", rng=0)
     assert (result.states, result.pomdp.terminal) == (2, (1,))
+
+
+@pytest.mark.parametrize("option", ["states", "max_states"])
+def test_a_single_state_leaves_no_room_for_the_end(option: str) -> None:
+    log = corridor_log(steps=300)
+    with pytest.raises(UsageError, match=f"{option}=1, but the log has episodes that ended"):
+        learn_pomdp(log, **{option: 1}, rng=0)  # type: ignore[arg-type]
+    endless = replace(log, terminated=None)
+    assert learn_pomdp(endless, **{option: 1}, rng=0).states == 1  # type: ignore[arg-type]
 
 
 def test_a_log_that_tells_of_no_end_has_none() -> None:

@@ -252,7 +252,8 @@ class _Process:
     def endings(self) -> Floats:
         """Probability to see o and end, (actions, observations, states)."""
         if self.emission == "departure":
-            return self.observations.transpose(0, 2, 1) * self.ending.sum(axis=2)[:, None]
+            left: Floats = self.observations.transpose(0, 2, 1) * self.ending.sum(axis=2)[:, None]
+            return left
         shown: Floats = self.ending @ self.ending_shows
         return shown.transpose(0, 2, 1)
 
@@ -265,9 +266,15 @@ class _Process:
     def endings_told(self, tolerance: float) -> int:
         """How many terminal states it takes: one for whatever ends, and more if it is not always the same mixture of
         last observations that an action ends with."""
-        if self.emission == "departure" or not self.terminal:
-            return int((self.ending > tolerance).any())
-        return max(int((linalg.singular_values(ends) > tolerance).sum()) for ends in self.endings())
+        if self.emission == "departure" or len(self.terminal) < 2:
+            return int(self.ending.any())
+        return max(self._mixtures(ends, tolerance) for ends in self.endings())
+
+    def _mixtures(self, endings: Floats, tolerance: float) -> int:
+        """Rank of what is shown last, (observations, states), of the states that can end at all."""
+        often = endings.sum(axis=0)
+        shown = endings[:, often > 0] / often[often > 0]
+        return int((linalg.singular_values(shown) > tolerance).sum()) if shown.size else 0
 
     def dimension(self, tolerance: float) -> int:
         """Rank of the Hankel matrix with all histories and all tests, by closing two spaces under all updates."""
