@@ -361,6 +361,7 @@ def test_the_spectral_model_says_what_it_leaves_out() -> None:
 # --- the command line -----------------------------------------------------------------------------------
 
 
+@pytest.mark.compiled
 def test_from_a_table_with_endings_to_a_plan(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     log, model = str(tmp_path / "log.csv"), str(tmp_path / "model.json")
     unlatch.write_log(log, corridor_log(steps=sized(1_000, 300)))
