@@ -247,42 +247,130 @@ def test_untried_actions_are_left_out():
     assert certify(replace(tried, untried_actions=("a", "b", "c")), rng=0).verdict == "not examined"
 
 
-class Ending(POMDP):
-    """A model whose last state ends the episode, which is seen."""
+def ending(inner: POMDP, ends: np.ndarray, shows: np.ndarray) -> POMDP:
+    """The model with terminal states that are reached with ``ends`` (actions, states, terminal states) and show
+    ``shows`` (actions, terminal states, observations)."""
+    n_actions, states, number = ends.shape
+    total = states + number
+    moves = np.zeros((n_actions, total, total))
+    moves[:, :states, :states] = inner.transitions * (1 - ends.sum(axis=2))[:, :, None]
+    moves[:, :states, states:], moves[:, states:, states:] = ends, np.eye(number)
+    return POMDP(
+        moves,
+        np.concatenate([inner.observations, shows], axis=1),
+        [*inner.initial, *[0.0] * number],
+        inner.emission,
+        terminal=tuple(range(states, total)),
+    )
 
-    @property
-    def terminal(self) -> tuple[int, ...]:
-        return (self.n_states - 1,)
+
+def with_twins(inner: POMDP) -> POMDP:
+    """The same with two states that show the same."""
+    rows = inner.observations.copy()
+    rows[:, 2] = rows[:, 1]
+    return replace(inner, observations=rows)
 
 
 @pytest.mark.parametrize("emission", EMISSIONS)
 def test_an_ending_is_seen(emission):
     """States that show the same are told apart by how likely they are to end, where that differs with what is shown."""
-    rng = np.random.default_rng(2)
-    inner = naive.random_pomdp(rng, states=3, emission=emission)
-    ends = np.array([[0.1, 0.2, 0.3], [0.3, 0.1, 0.2]])
-    moves = np.zeros((2, 4, 4))
-    moves[:, :3, :3] = inner.transitions * (1 - ends)[:, :, None]
-    moves[:, :3, 3], moves[:, 3, 3] = ends, 1.0
-    rows = np.concatenate([inner.observations, inner.observations[:, :1]], axis=1)
-    found = certify(Ending(moves, rows, [*inner.initial, 0.0], emission), rng=0)
+    inner = naive.random_pomdp(np.random.default_rng(2), states=3, emission=emission)
+    ends = np.array([[0.1, 0.2, 0.3], [0.3, 0.1, 0.2]])[:, :, None]
+    found = certify(ending(inner, ends, inner.observations[:, :1]), rng=0)
     assert (found.verdict, found.dimension, found.free_directions) == ("determined", 4, 0)
-    rows[:, 2] = rows[:, 1]
-    found = certify(Ending(moves, rows, [*inner.initial, 0.0], emission), rng=0)
+    found = certify(ending(with_twins(inner), ends, inner.observations[:, :1]), rng=0)
     assert found.verdict == "not determined"
     assert not found.direction.transitions[:, 3].any()
     np.testing.assert_allclose(found.direction.transitions.sum(axis=2), 0, atol=1e-12)
     assert np.abs(found.direction.transitions[:, :3, 3]).max() > 1e-3
 
 
-def test_several_endings_and_large_models_are_declined():
-    class Endings(POMDP):
-        terminal = (0, 1)
+def ending_probabilities(model: POMDP, direction, step: float) -> np.ndarray:
+    """Of (a, o, ended) after every sequence of up to two pairs, the model moved by a step."""
+    live = [s for s in range(model.n_states) if s not in model.terminal]
+    transitions = model.transitions + step * direction.transitions
+    shown = (model.observations + step * direction.observations).transpose(0, 2, 1)
+    updates = (transitions[:, None] * shown[:, :, None, :]).reshape(-1, model.n_states, model.n_states)
+    stay = updates[:, live][:, :, live]
+    leave = updates[:, live][:, :, list(model.terminal)].sum(axis=2)
+    beliefs = [(model.initial + step * direction.initial)[live]]
+    for _ in range(2):
+        beliefs += [belief @ update for belief in beliefs for update in stay]
+    return np.array([[belief @ leave.T, (belief @ stay).sum(axis=1)] for belief in beliefs])
 
-    model = domains.noisy_hallway()
-    found = certify(Endings(model.transitions, model.observations, model.initial), rng=0)
+
+def test_several_endings_are_told_apart_by_what_is_shown_last():
+    """A goal and a trap, each with its own last observation: which of them a state leads to is seen."""
+    rng = np.random.default_rng(2)
+    inner = naive.random_pomdp(rng, states=3, emission="arrival")
+    shows = np.tile(np.array([[0.0, 1.0, 0.0], [0.4, 0.0, 0.6]]), (2, 1, 1))
+    ends = np.array([[[0.1, 0.1], [0.2, 0.0], [0.0, 0.3]], [[0.3, 0.1], [0.0, 0.1], [0.2, 0.2]]])
+    found = certify(ending(inner, ends, shows), rng=0)
+    assert (found.verdict, found.dimension, found.free_directions) == ("determined", 5, 0)
+    model = ending(with_twins(inner), ends + 0.05, shows)
+    found = certify(model, rng=0)
+    assert found.verdict == "not determined"
+    assert {1, 2} <= set(found.moving_states)
+    assert not found.direction.transitions[:, 3:].any()
+    np.testing.assert_allclose(found.direction.transitions.sum(axis=2), 0, atol=1e-12)
+    before = ending_probabilities(model, found.direction, 0.0)
+    large, small = (
+        np.abs(ending_probabilities(model, found.direction, h) - before).max() for h in (1e-3, 1e-4)
+    )
+    assert large < 1e-4
+    assert small < 0.02 * large
+
+
+def test_an_ending_that_is_impossible_somewhere_may_be_what_determines_a_model():
+    """Twins of which one never reaches the trap and the other never the goal cannot be mixed; that a third state leads
+    to one of them only, under each action, keeps them from being told apart any further."""
+    inner = with_twins(naive.random_pomdp(np.random.default_rng(2), states=3, emission="arrival"))
+    moves = inner.transitions.copy()
+    moves[0, 0], moves[1, 0] = [0.4, 0.6, 0.0], [0.3, 0.0, 0.7]
+    inner = replace(inner, transitions=moves)
+    shows = np.tile(np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]), (2, 1, 1))
+    ends = np.tile(np.array([[0.1, 0.1], [0.2, 0.0], [0.0, 0.3]]), (2, 1, 1))
+    model = ending(inner, ends, shows)
+    found = certify(model, rng=0)
+    assert found.verdict == "determined"
+    assert found.free_directions == 2
+    used = [entry for entry in found.zeros if entry[3] in model.terminal]
+    assert {(state, end) for _, _, state, end in used} == {(1, 4), (2, 3)}
+    for array, action, state, entry in found.zeros:
+        assert getattr(model, array)[action, state, entry] == 0
+    assert certify(ending(inner, ends + 0.05, shows), rng=0).verdict == "not determined"
+
+
+def test_terminal_states_that_come_in_one_mixture_are_more_than_it_takes():
+    inner = naive.random_pomdp(np.random.default_rng(2), states=3, emission="arrival")
+    shows = np.tile(np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]), (2, 1, 1))
+    ends = np.array([[0.1, 0.2, 0.3], [0.3, 0.1, 0.2]])[:, :, None] * np.array([0.6, 0.4])
+    found = certify(ending(inner, ends, shows), rng=0)
+    assert (found.verdict, found.dimension) == ("not minimal", 4)
+
+
+@pytest.mark.parametrize("emission", EMISSIONS)
+def test_a_rare_end_is_an_end_whatever_the_noise(emission):
+    inner = naive.random_pomdp(np.random.default_rng(2), states=2, emission=emission)
+    shows = np.tile([[1.0, 0.0, 0.0]], (2, 1, 1))
+    rare = ending(inner, np.full((2, 2, 1), 0.01), shows)
+    assert certify(rare, tolerance=0.02, rng=0).dimension == 3
+    never = ending(inner, np.zeros((2, 2, 1)), shows)
+    assert (certify(never, rng=0).verdict, certify(never, rng=0).dimension) == ("not minimal", 2)
+
+
+@pytest.mark.parametrize(
+    ("emission", "other"), [("departure", [0.0, 0.0, 1.0]), ("arrival", [0.0, 0.5, 0.5])]
+)
+def test_several_endings_that_nothing_tells_apart_are_declined(emission, other):
+    inner = naive.random_pomdp(np.random.default_rng(2), states=3, emission=emission)
+    shows = np.tile(np.array([[0.0, 1.0, 0.0], other]), (2, 1, 1))
+    found = certify(ending(inner, np.full((2, 3, 2), 0.1), shows), rng=0)
     assert found.verdict == "not examined"
     assert "several terminal states" in str(found)
+
+
+def test_large_models_are_declined():
     large = certify(domains.sense_float_reset(61), rng=0)
     assert str(large) == "not examined: 61 states; up to 60 are looked at"
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import naive
 import unlatch
 from naive import blurred
 from sizes import sized
@@ -21,9 +22,15 @@ from unlatch.learn.likelihood.coordinates import SquareRoots
 from unlatch.learn.likelihood.evidence import weigh
 from unlatch.learn.likelihood.forward_backward import expected_counts
 from unlatch.learn.likelihood.objective import Likelihood
-from unlatch.learn.likelihood.parameters import ExpectedCounts, Parameters, encoded_log, parameters_of
+from unlatch.learn.likelihood.parameters import (
+    ExpectedCounts,
+    Parameters,
+    encoded_log,
+    maximization,
+    parameters_of,
+)
 from unlatch.learn.likelihood.refine import refine
-from unlatch.learn.likelihood.starts import opened, single_state, smoothed
+from unlatch.learn.likelihood.starts import opened, seen_states, single_state, smoothed, with_endings
 
 
 @pytest.mark.parametrize("emission", ["departure", "arrival"])
@@ -214,3 +221,117 @@ def test_evidence_in_words_and_numbers() -> None:
     assert "4000 more steps" in str(unsure)
     assert weigh(1, {1: 0.0}, 10, False).runner_up is None
     assert weigh(2, {2: 0.0, 3: -1.0}, 10, True).steps_to_settle is None
+
+
+# --- rows that all actions share ------------------------------------------------------------------------
+
+
+def shared_start() -> Parameters:
+    rng = np.random.default_rng(0)
+    return Parameters(
+        initial=np.array([0.5, 0.5]),
+        transitions=rng.dirichlet(np.ones(2), (3, 2)),
+        observations=np.tile(rng.dirichlet(np.ones(4), 2), (3, 1, 1)),
+        shared=True,
+    )
+
+
+def test_shared_rows_are_among_the_numbers_once() -> None:
+    start = shared_start()
+    assert [block.shape for block in start] == [(2,), (3, 2, 2), (1, 2, 4)]
+    other = np.random.default_rng(1).dirichlet(np.ones(4), (1, 2))
+    moved = start.with_blocks([start.initial, start.transitions, other])
+    assert moved.shared
+    np.testing.assert_array_equal(moved.observations, np.repeat(other, 3, axis=0))
+    assert [block.shape for block in replace(start, shared=False)] == [(2,), (3, 2, 2), (3, 2, 4)]
+
+
+def test_uses_of_shared_rows_are_added_up_over_actions() -> None:
+    start = shared_start()
+    rng = np.random.default_rng(2)
+    log = encoded_log(unlatch.Trajectory(rng.integers(3, size=200), rng.integers(4, size=200)))
+    shared = expected_counts(start, log)
+    apart = expected_counts(replace(start, shared=False), log)
+    assert shared.log_likelihood == apart.log_likelihood
+    np.testing.assert_allclose(shared.blocks[2][0], apart.observations.sum(axis=0))
+    np.testing.assert_allclose(shared.observations, apart.observations)
+    better = maximization(shared, start)
+    assert (better.observations == better.observations[:1]).all()
+    shown = apart.observations.sum(axis=0)
+    np.testing.assert_allclose(better.observations[1], shown / shown.sum(axis=1, keepdims=True))
+    assert expected_counts(better, log).log_likelihood > shared.log_likelihood
+    few = Ascent(start, shared, passes=1, gradient=0.0, converged=True)
+    many = Ascent(replace(start, shared=False), apart, passes=1, gradient=0.0, converged=True)
+    assert (
+        free_parameters(many) - free_parameters(few) == 2 * 2 * 3
+    )  # of three actions, two states, four symbols
+
+
+def test_the_gradient_of_shared_rows_is_that_of_the_likelihood() -> None:
+    start = shared_start()
+    rng = np.random.default_rng(2)
+    log = encoded_log(unlatch.Trajectory(rng.integers(3, size=200), rng.integers(4, size=200)))
+    counts = expected_counts(start, log)
+    roots = SquareRoots(start, counts)
+    slope = roots.gradient(roots.start, counts)
+    for i in range(len(slope)):
+        heights = []
+        for step in (1e-4, -1e-4):
+            point = roots.start.copy()
+            point[i] += step
+            heights.append(expected_counts(roots.parameters(point), log).log_likelihood)
+        assert slope[i] == pytest.approx((heights[0] - heights[1]) / 2e-4, rel=1e-4, abs=1e-5)
+
+
+def test_shared_rows_stay_shared_when_they_are_opened_or_smoothed() -> None:
+    start = shared_start()
+    rows = start.observations.copy()
+    rows[:, :, 3] = 0.0
+    closed = replace(start, observations=rows / rows.sum(axis=2, keepdims=True))
+    log = encoded_log(unlatch.Trajectory([0, 1, 2, 0], [0, 1, 2, 3], ("a", "b", "c"), ("w", "x", "y", "z")))
+    for other in (opened(closed, log), smoothed(closed, log)):
+        assert other.shared
+        np.testing.assert_array_equal(other.observations, np.repeat(other.observations[:1], 3, axis=0))
+        assert (other.observations[:, :, 3] > 0).all()
+        np.testing.assert_allclose(other.observations.sum(axis=2), 1)
+
+
+# --- a state for every observation ----------------------------------------------------------------------
+
+
+def test_a_state_for_every_observation_leads_where_it_was_seen_to_lead() -> None:
+    truth = domains.room(["rg", "bw"], slip=0.3)
+    log = simulate(truth, 400, episodes=2, rng=0)
+    found = seen_states(encoded_log(log))
+    assert found.n_states == 4
+    np.testing.assert_array_equal(found.observations, np.tile(np.eye(4), (4, 1, 1)))
+    counts = np.zeros((4, 4, 4))
+    for t in range(1, len(log)):
+        if t not in log.episode_starts:
+            counts[log.actions[t], log.observations[t - 1], log.observations[t]] += 1
+    np.testing.assert_allclose(found.transitions, counts / counts.sum(axis=2, keepdims=True))
+
+
+def test_a_state_for_every_observation_is_the_whole_truth_of_a_room_without_noise() -> None:
+    truth = domains.room(["rg", "bw"], slip=0.3)
+    log = simulate(truth, sized(2_000), rng=0)
+    likelihood = Likelihood.of(log, "arrival")
+    start = seen_states(likelihood.log)
+    assert climb(start, likelihood).log_likelihood < likelihood.counts(start).log_likelihood + 2
+    assert likelihood.counts(start).log_likelihood > truth.log_likelihood(log) - 2
+
+
+def test_observations_that_only_come_last_are_ends_and_no_states() -> None:
+    log = encoded_log(naive.simulate_episodes(naive.corridor(0.2), np.random.default_rng(0), episodes=300))
+    found = seen_states(log)
+    assert found.n_states == 2
+    assert (found.transitions.argmax(axis=2) == [[1, 0], [1, 0]]).all()  # as far as it goes on
+    whole = with_endings(found, log, "arrival")
+    assert whole.terminal.tolist() == [False, False, True, True]
+    climbed = climb(whole, Likelihood(log, "arrival")).parameters
+    np.testing.assert_allclose(climbed.transitions, naive.corridor(0.2).transitions, atol=0.1)
+
+
+def test_an_observation_that_no_step_follows_leads_anywhere() -> None:
+    log = unlatch.Trajectory([0, 0, 0], [0, 0, 1], ("a",), ("x", "y"))
+    np.testing.assert_allclose(seen_states(encoded_log(log)).transitions, [[[0.5, 0.5], [0.5, 0.5]]])

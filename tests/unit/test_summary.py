@@ -65,9 +65,10 @@ def test_without_a_full_rank_action_nothing_is_called_undetermined() -> None:
     everything_in_one_cell = unlatch.Partition(np.zeros(3, dtype=np.int64))
     summary = Summary(confounded(), everything_in_one_cell, full_rank_actions=())
     assert "no action of full rank: the observability partition says nothing" in said(summary)
-    assert "not determined" not in said(summary)
+    assert "not determined under" not in said(summary)
     assert "one choice among many" not in said(summary)
     assert summary.undetermined is None
+    assert f"the process of this model: {unlatch.certify(confounded(), rng=0)}" in said(summary)
 
 
 def test_one_choice_among_many_is_said_of_a_cell_with_a_change_of_basis() -> None:

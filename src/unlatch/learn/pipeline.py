@@ -20,7 +20,7 @@ from unlatch.core.pomdp import POMDP, Emission
 from unlatch.core.psr import PSR
 from unlatch.core.random import RandomSource, resolve_rng
 from unlatch.core.trajectory import Trajectory
-from unlatch.errors import NotLearnableError, NumericalError, ResourceLimitError, UnlatchError
+from unlatch.errors import NotLearnableError, NumericalError, ResourceLimitError, UnlatchError, UsageError
 from unlatch.learn.examine.log import examine, refuse_deterministic_policy
 from unlatch.learn.examine.model import examine_model
 from unlatch.learn.identify.certificate import Certificate, certify, noise_tolerance
@@ -241,6 +241,7 @@ def learn_pomdp(
     generator, seed = resolve_rng(rng)
     plain = checked_log(log)
     log = plain.with_reward_symbols()
+    _refuse_a_single_state(log, options)
     refuse_deterministic_policy(log)
     spectral, refusal = _spectral(log, options, budget, generator)
     with budget.active():
@@ -253,6 +254,17 @@ def learn_pomdp(
         hypotheses = _hypotheses(plain, log, spectral, options)
         result = budget.insist(lambda: _refined(hypotheses, spectral, refusal, options, budget, generator))
     return replace(result, seed=seed, diagnostics=notes + result.diagnostics)
+
+
+def _refuse_a_single_state(log: Trajectory, options: LearnOptions) -> None:
+    """The end is a state, and needs another that comes before it."""
+    ends = log.terminated is not None and bool(log.terminated.any())
+    for name, limit in (("states", options.states), ("max_states", options.max_states)):
+        if limit == 1 and ends and options.refine is not None:
+            raise UsageError(
+                f"{name}=1, but the log has episodes that ended, and the end is a state by itself; allow 2 at least, "
+                "or leave the endings out: dataclasses.replace(log, terminated=None)"
+            )
 
 
 # --- the spectral stages -------------------------------------------------------------------------------
@@ -455,10 +467,11 @@ def _refined(
 
 
 def _neither_notes(found: Selection, fit: Diagnostics) -> Diagnostics:
-    """That no emission fits, where more than one was tried to the end and the best does not."""
-    if all(note.name != "poor_fit" for note in fit) or not (
-        found.complete and len(found.evidence.emission_scores) > 1
-    ):
+    """That no emission fits, where more than one was tried to the end, with as many states as wanted, and the best does
+    not."""
+    limited = found.evidence.fixed or any(note.name == "states_at_limit" for note in found.diagnostics)
+    compared = found.complete and len(found.evidence.emission_scores) > 1
+    if limited or not compared or all(note.name != "poor_fit" for note in fit):
         return Diagnostics()
     return Diagnostics().noting(
         "neither_emission_fits",

@@ -130,7 +130,8 @@ def certify(pomdp: POMDP, *, tolerance: float = 1e-9, rng: RandomSource = None) 
     it names.
 
     Not part of the claim, as nothing of it is seen: actions in ``untried_actions``, what a state shows under an action
-    that never leads to it (arrival), the rows of a terminal state. Zeros of ``initial`` are not used.
+    that never leads to it (arrival), the rows of a terminal state. Zeros of ``initial`` are not used. Of several
+    terminal states each must show observations of its own on arrival: these are then what tells them apart.
 
     Parameters
     ----------
@@ -151,15 +152,14 @@ def certify(pomdp: POMDP, *, tolerance: float = 1e-9, rng: RandomSource = None) 
     """
     real_number("tolerance", tolerance, 0.0, 1.0)
     generator, _ = resolve_rng(rng)
-    terminal = tuple(getattr(pomdp, "terminal", ()))
     if pomdp.n_states > _MOST_STATES:
         return _declined(pomdp, f"{pomdp.n_states} states; up to {_MOST_STATES} are looked at")
-    if len(terminal) > 1:
-        return _declined(pomdp, "several terminal states, between which an ending does not tell")
-    process = _Process.of(pomdp, terminal)
+    process = _Process.of(pomdp)
     if not len(process.actions) or not len(process.live):
         return _declined(pomdp, "no action was tried in any state that goes on")
-    dimension = process.dimension(tolerance) + len(terminal)
+    if not process.tells_endings_apart():
+        return _declined(pomdp, "several terminal states, between which an ending does not tell")
+    dimension = process.dimension(tolerance) + process.endings_told(tolerance)
     if dimension < pomdp.n_states:
         return Certificate("not minimal", pomdp.n_states, pomdp.emission, dimension)
     cone = _Cone(process, tolerance, unreached_rows_free=True)
@@ -206,11 +206,13 @@ def _judged(
 class _Process:
     """What the claim is about: tried actions in states that go on. An ending is seen, as one more place to go.
 
-    ``ending`` (actions, states) is the probability to reach the terminal state; zero if there is none.
+    ``ending`` (actions, states, terminal states) is the probability to reach a terminal state, and ``ending_shows``
+    (actions, terminal states, observations) what is shown then if the state reached shows it.
     """
 
     actions: tuple[int, ...]
     live: tuple[int, ...]
+    terminal: tuple[int, ...]
     emission: Emission
     initial: Floats
     transitions: Floats
@@ -219,20 +221,21 @@ class _Process:
     ending_shows: Floats
 
     @classmethod
-    def of(cls, pomdp: POMDP, terminal: tuple[int, ...]) -> _Process:
+    def of(cls, pomdp: POMDP) -> _Process:
+        terminal = pomdp.terminal
         actions = tuple(a for a, name in enumerate(pomdp.action_names) if name not in pomdp.untried_actions)
         live = tuple(s for s in range(pomdp.n_states) if s not in terminal)
         moves = pomdp.transitions[np.ix_(actions, live)]
-        ended = pomdp.observations[np.ix_(actions, terminal)].sum(axis=1)
         return cls(
             actions=actions,
             live=live,
+            terminal=terminal,
             emission=pomdp.emission,
             initial=pomdp.initial[list(live)],
             transitions=moves[:, :, list(live)],
             observations=pomdp.observations[np.ix_(actions, live)],
-            ending=moves[:, :, list(terminal)].sum(axis=2),
-            ending_shows=ended,
+            ending=moves[:, :, list(terminal)],
+            ending_shows=pomdp.observations[np.ix_(actions, terminal)],
         )
 
     @property
@@ -249,8 +252,29 @@ class _Process:
     def endings(self) -> Floats:
         """Probability to see o and end, (actions, observations, states)."""
         if self.emission == "departure":
-            return self.observations.transpose(0, 2, 1) * self.ending[:, None]
-        return self.ending_shows[:, :, None] * self.ending[:, None]
+            left: Floats = self.observations.transpose(0, 2, 1) * self.ending.sum(axis=2)[:, None]
+            return left
+        shown: Floats = self.ending @ self.ending_shows
+        return shown.transpose(0, 2, 1)
+
+    def tells_endings_apart(self) -> bool:
+        """Whether there is one terminal state at most, or each shows observations of its own."""
+        if len(self.terminal) < 2:
+            return True
+        return self.emission == "arrival" and bool(((self.ending_shows > 0).sum(axis=1) <= 1).all())
+
+    def endings_told(self, tolerance: float) -> int:
+        """How many terminal states it takes: one for whatever ends, and more if it is not always the same mixture of
+        last observations that an action ends with."""
+        if self.emission == "departure" or len(self.terminal) < 2:
+            return int(self.ending.any())
+        return max(self._mixtures(ends, tolerance) for ends in self.endings())
+
+    def _mixtures(self, endings: Floats, tolerance: float) -> int:
+        """Rank of what is shown last, (observations, states), of the states that can end at all."""
+        often = endings.sum(axis=0)
+        shown = endings[:, often > 0] / often[often > 0]
+        return int((linalg.singular_values(shown) > tolerance).sum()) if shown.size else 0
 
     def dimension(self, tolerance: float) -> int:
         """Rank of the Hankel matrix with all histories and all tests, by closing two spaces under all updates."""
@@ -268,8 +292,7 @@ class _Process:
         initial = np.zeros(pomdp.n_states)
         live, actions = list(self.live), list(self.actions)
         transitions[np.ix_(actions, live, live)] = self.transitions @ change - change @ self.transitions
-        ended = [s for s in range(pomdp.n_states) if s not in self.live]
-        transitions[np.ix_(actions, live, ended)] = -(self.ending @ change.T)[:, :, None]
+        transitions[np.ix_(actions, live, self.terminal)] = -(change @ self.ending)
         observations[np.ix_(actions, live)] = self._moved_rows(change)
         initial[live] = self.initial @ change
         size = max(float(np.abs(transitions).max()), float(np.abs(observations).max()))
@@ -335,7 +358,7 @@ class _Cone:
     def _departure_basis(self) -> Any:
         """``sum_k dQ_sk (Z[a]_k - Z[a]_s) (T[a]_k - T[a]_s) = 0`` for every state s."""
         p = self._process
-        places = np.concatenate([p.transitions, p.ending[:, :, None]], axis=2)
+        places = np.concatenate([p.transitions, p.ending], axis=2)
         blocks = []
         for s in range(p.n_states):
             shown, moved = p.observations - p.observations[:, [s]], places - places[:, [s]]
@@ -413,14 +436,10 @@ class _Cone:
             for shown in p.observations[index].T if len(seen) else ():
                 joint = sparse.csr_array(sparse.kron(moves * shown, one))
                 yield joint[seen[:, 0] * n + seen[:, 1]], self._named(action, seen)
-            ends = np.flatnonzero(p.ending[index] == 0)
-            if p.ending.any():
-                leaving = sparse.csr_array(-sparse.kron(one, p.ending[index][None]))
-                yield leaving[ends], [("transitions", action, p.live[s], self._terminal()) for s in ends]
-
-    def _terminal(self) -> int:
-        """The one state that does not go on."""
-        return next(s for s in range(self._process.n_states + 1) if s not in self._process.live)
+            for end, reached in zip(p.terminal, p.ending[index].T, strict=True):
+                never = np.flatnonzero(reached == 0)
+                leaving = sparse.csr_array(-sparse.kron(one, reached[None]))
+                yield leaving[never], [("transitions", action, p.live[s], end) for s in never]
 
     def _named(self, action: int, found: Any) -> list[ZeroEntry]:
         live = self._process.live

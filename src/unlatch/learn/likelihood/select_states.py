@@ -343,7 +343,9 @@ def _time_share(counts: ExpectedCounts, emission: Emission) -> Floats:
 
 def _notes(evidence: Evidence, best: Ascent, limit: int | None) -> Diagnostics:
     notes = Diagnostics()
-    if evidence.emission_gap < SETTLED:
+    if (
+        evidence.emission_gap < SETTLED and evidence.states > 1
+    ):  # a single state is left and reached all the same
         other = max(
             (name for name in evidence.emission_scores if name != evidence.emission),
             key=lambda name: evidence.emission_scores[name],

@@ -23,6 +23,12 @@ _STARTS = 12
 _PRECISION = {"ftol": 1e-15, "xtol": 1e-15, "gtol": 1e-15}
 _MAX_STATES_IN_CELL = 12
 
+_MANY = 30
+"""Free entries beyond which a step is solved iteratively and fewer starts are tried: exactly, each step is a singular
+value decomposition, and all of them take minutes for a basis that likelihood goes on from."""
+_STARTS_OF_MANY = 3
+_STEPS_OF_MANY = 50
+
 
 def nonnegative_cells(psr: PSR, transform: Floats, partition: Partition, rng: np.random.Generator) -> Floats:
     """A transform with the same cells whose updates and initial vector are least negative."""
@@ -32,10 +38,19 @@ def nonnegative_cells(psr: PSR, transform: Floats, partition: Partition, rng: np
         return transform
     problem = Negativity(psr.transformed(transform), partition)
     best, best_cost = np.eye(partition.n_states), problem.cost(np.eye(partition.n_states))
-    for attempt in range(_STARTS):
-        report("choosing a basis inside cells", attempt, _STARTS)
+    many = problem.size > _MANY
+    starts = _STARTS_OF_MANY if many else _STARTS
+    for attempt in range(starts):
+        report("choosing a basis inside cells", attempt, starts)
         start = problem.random_start(rng) if attempt else np.zeros(problem.size)
-        solution = least_squares(problem.residuals, start, jac=problem.jacobian, max_nfev=200, **_PRECISION)
+        solution = least_squares(
+            problem.residuals,
+            start,
+            jac=problem.jacobian,
+            max_nfev=_STEPS_OF_MANY if many else 200,
+            tr_solver="lsmr" if many else "exact",
+            **_PRECISION,
+        )
         mixing = problem.mixing(solution.x)
         cost = problem.cost(mixing)
         if cost < best_cost:
