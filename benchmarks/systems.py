@@ -268,7 +268,7 @@ def _singular_report(rows: Rows) -> None:
 
 def _endings_report(rows: Rows) -> None:
     print(
-        "| model | cap | true states | states | terminal | emission | RMS of P(end) ÷ complete data | learned return | "
+        "| model | cap | true states | states | terminal | emission | RMS of P(end) ÷ bound | learned return | "
         "with the truth | σ | hidden endings noted | seconds |"
     )
     print("|---|---|---|---|---|---|---|---|---|---|---|---|")
@@ -288,8 +288,9 @@ def _endings_report(rows: Rows) -> None:
     level = [row for row in rows if row.get("planning_sigmas") is not None and row["planning_sigmas"] >= -2]
     ratios = [row["ending_ratio"] for row in right] or [np.nan]
     print(
-        f"\nright count: {len(right)} of {len(rows)}; RMS of P(end) ÷ that of an observer who sees the states: mean "
-        f"{np.mean(ratios):.2f}, largest {np.max(ratios):.2f}; plans within two standard errors of the truth's: "
+        f"\nright count: {len(right)} of {len(rows)}; RMS of P(end) ÷ the Cramer-Rao bound: mean "
+        f"{np.mean(ratios):.2f}, largest {np.max(ratios):.2f} (wanted: at most {ENOUGH_RATIO}); plans within two "
+        f"standard errors of the truth's: "
         f"{len(level)} of {len(rows)}; hidden endings noted: {sum(row.get('told_on') is True for row in rows)}"
     )
 

@@ -15,6 +15,7 @@ import numpy as np
 import unlatch
 from pomdp_files import read_pomdp_file
 from unlatch import POMDP, ExactPlanner, Trajectory, domains
+from unlatch.compare.bounds import ending_errors
 from unlatch.errors import BeliefCollapseWarning, ResourceLimitError, UnlatchError
 from unlatch.study.jobs.units import Finding
 
@@ -460,10 +461,10 @@ def endings(parameters: Parameters, seed: np.random.SeedSequence) -> Finding:
     cap = int(rng.integers(20, 201))
     watch = Watch({})
     row: Row = {**parameters, "true_states": truth.n_states - 1, "cap": cap}
-    log, visits = simulated(truth, parameters["steps"], cap, rng)
+    log = unlatch.simulate(truth, cap, total=parameters["steps"], rng=rng)
     result = learned(log, parameters, rng, row, watch)
     if result is not None:
-        _judge_endings(row, result.pomdp, truth, visits)
+        _judge_endings(row, result.pomdp, truth, log)
         if result.pomdp.terminal:
             _judge_planning(row, result.pomdp, truth, parameters["episodes"], _seed(rng), watch)
     with watch("without endings"):
@@ -493,56 +494,17 @@ def _episodic_model(emission: str, rng: np.random.Generator) -> POMDP:
     )
 
 
-def simulated(truth: POMDP, steps: int, cap: int, rng: np.random.Generator) -> tuple[Trajectory, np.ndarray]:
-    """A log of uniform actions whose episodes end where the model says, or stop after ``cap`` steps; and how often
-    every action was taken in every state, which the log does not tell."""
-    actions = rng.integers(truth.n_actions, size=steps)
-    moves, shows = np.cumsum(truth.transitions, axis=2), np.cumsum(truth.observations, axis=2)
-    starting = np.cumsum(truth.initial)
-    uniforms = rng.random((steps, 3))
-    observations, terminated, starts = np.empty(steps, dtype=int), np.zeros(steps, dtype=bool), []
-    visits = np.zeros((truth.n_actions, truth.n_states))
-    over, state = True, 0
-    for t in range(steps):
-        action = actions[t]
-        if over:
-            starts.append(t)
-            state = _drawn(starting, uniforms[t, 0])
-        visits[action, state] += 1
-        reached = _drawn(moves[action, state], uniforms[t, 1])
-        shown = state if truth.emission == "departure" else reached
-        observations[t] = _drawn(shows[action, shown], uniforms[t, 2])
-        terminated[t] = reached in truth.terminal
-        over = bool(terminated[t]) or t + 1 - starts[-1] == cap
-        state = reached
-    log = Trajectory(
-        actions,
-        observations,
-        action_names=truth.action_names,
-        observation_names=truth.observation_names,
-        rewards=None if truth.symbol_rewards is None else truth.symbol_rewards[observations],
-        episode_starts=starts,
-        terminated=terminated,
-    )
-    return log, visits
-
-
-def _drawn(cumulative: np.ndarray, uniform: float) -> int:
-    return min(int(np.searchsorted(cumulative, uniform * cumulative[-1], side="right")), len(cumulative) - 1)
-
-
-def _judge_endings(row: Row, model: POMDP, truth: POMDP, visits: np.ndarray) -> None:
-    """Error of P(end | state, action) against what an observer who sees the states would have: the bound is that of
-    complete data, which no learner that does not see them can reach."""
+def _judge_endings(row: Row, model: POMDP, truth: POMDP, log: Trajectory) -> None:
+    """Error of P(end | state, action) against the Cramer-Rao bound of this log at the truth."""
     row["terminal_states"] = len(model.terminal)
     if row["states"] != row["true_states"] or not model.terminal:
         return
     ours, theirs = _live(model), _live(truth)
     order = unlatch.match_states(ours, theirs)
     found, true = _ending_chances(model)[:, order], _ending_chances(truth)
-    seen = np.maximum(visits[:, truth.going_on > 0], 1)
+    least = ending_errors(truth, log)[:, truth.going_on > 0]
     row["ending_error"] = float(np.sqrt(np.mean((found - true) ** 2)))
-    row["ending_bound"] = float(np.sqrt(np.mean(true * (1 - true) / seen)))
+    row["ending_bound"] = float(np.sqrt(np.mean(least**2)))
     row["ending_ratio"] = row["ending_error"] / row["ending_bound"]
     row["observation_l1"], row["transition_l1"] = matched_errors(ours, theirs)
 
