@@ -374,3 +374,22 @@ def test_from_a_table_with_endings_to_a_plan(capfd: pytest.CaptureFixture[str], 
     told = ["--reward", "learned", "--simulations", "200", "--episodes", "10", "--seed", "1"]
     assert run(["plan", model, *told]) == 0
     assert "return over at most 10 steps" in capfd.readouterr().out
+
+
+def test_episodes_of_a_single_step_are_enough_if_there_are_many() -> None:
+    """No window fits into one, and with arrival emission the state that is left never shows anything."""
+    rng = np.random.default_rng(0)
+    steps = 1_500
+    first, actions = rng.integers(2, size=steps), rng.integers(2, size=steps)
+    right = rng.random(steps) < 0.9
+    log = Trajectory(
+        actions,
+        np.where(right, first ^ actions, 1 - (first ^ actions)),
+        terminated=np.ones(steps, dtype=bool),
+        first_observations=first,
+    )
+    result = learn_pomdp(log, rng=0)
+    assert "spectral_refused" in result.diagnostics
+    pomdp = result.pomdp
+    assert pomdp.n_states - len(pomdp.terminal) == 2
+    assert pomdp.first_observations[:2].max(axis=1).min() > 0.85

@@ -88,9 +88,9 @@ class Evidence:
         if self.steps_to_settle:
             text += f"; about {self.steps_to_settle} more steps would settle it"
         if np.isfinite(self.emission_gap):
-            text += f"; {self.emission} emission by {self.emission_gap:.1f} nats"
+            text += f"; emission: {self.emission}, by {self.emission_gap:.1f} nats"
         elif self.emissions_given_up:
-            text += f"; {self.emission} emission"
+            text += f"; emission: {self.emission}"
         if self.emissions_given_up:
             text += f" ({' and '.join(self.emissions_given_up)} given up: behind with more states)"
         return text if self.complete else text + "; the search was cut short"

@@ -38,6 +38,7 @@ from unlatch.learn.spectral.fit_psr import fit_psr
 from unlatch.learn.spectral.from_hankel import SpectralResult, learn_from_hankel
 from unlatch.learn.spectral.hankel import LOG_NOTES, HankelMatrix
 from unlatch.learn.spectral.lengths import factorize_log
+from unlatch.learn.spectral.windows import BLOCKS
 
 __all__ = ["LearnResult", "learn_pomdp", "learn_psr"]
 
@@ -279,8 +280,8 @@ def _spectral(
 ) -> tuple[Spectral, UnlatchError | None]:
     """What they found, and why they did not get that far, if they did not.
 
-    Where likelihood goes on by itself it is no error that time or memory do not suffice; but it is one that the log is
-    too short for any Hankel matrix.
+    Where likelihood goes on by itself it is no error that time or memory do not suffice, or that episodes are short;
+    but it is one that the whole log is too short for any Hankel matrix.
     """
     share = (
         budget if options.refine is None else budget.share(_FOR_SPECTRAL_STAGES, least=_LEAST, most=_SHORT)
@@ -295,7 +296,17 @@ def _spectral(
             refusal = None
         except ResourceLimitError as error:
             refusal = error
+        except NotLearnableError as error:
+            if options.refine is None or not _has_many_short_episodes(log):
+                raise
+            refusal = error
     return found, refusal
+
+
+def _has_many_short_episodes(log: Trajectory) -> bool:
+    """Whether episodes are shorter than any window, but so many that likelihood has enough to go by: as many steps as
+    the spectral stages would ask of a single one."""
+    return log.n_episodes > 1 and len(log) >= BLOCKS * len(log.action_names) ** 2
 
 
 def _factorized(

@@ -66,9 +66,10 @@ class Ascent:
 
     @property
     def visits(self) -> Floats:
-        """How often every state emitted; of a state in which nothing more happens, how often it was reached."""
-        reached = self.counts.transitions.sum(axis=(0, 1))
-        result: Floats = np.where(self.parameters.terminal, reached, self.counts.visits)
+        """How often every state was left or emitted, whichever is more: where episodes begin a state may never be
+        reached, and one in which nothing more happens is only reached."""
+        left, reached = self.counts.transitions.sum(axis=(0, 2)), self.counts.transitions.sum(axis=(0, 1))
+        result: Floats = np.where(self.parameters.terminal, reached, np.maximum(left, self.counts.visits))
         return result
 
 

@@ -248,7 +248,8 @@ class _Search:
         """Look at what there is, without a climb: little work, done whatever the budget."""
         log, emission = self._likelihood.log, self._likelihood.emission
         given = list(self._hypothesis.starts)
-        if emission == "arrival" and 1 < np.count_nonzero(log.seen.any(axis=0)) <= self._max_states:
+        shown = np.count_nonzero((log.seen > log.last_seen).any(axis=0))
+        if emission == "arrival" and 1 < shown <= self._max_states:
             given.append(smoothed(seen_states(log), log))
         starts = (completed(start, log, emission) for start in given)
         self._starts = [opened(start, log) for start in starts if start.n_states <= self._max_states]
