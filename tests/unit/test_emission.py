@@ -78,7 +78,7 @@ def test_the_evidence_says_which_and_how_sure(tiger: LearnResult, arrival: Learn
     for result, emission in ((tiger, "departure"), (arrival, "arrival")):
         evidence = result.evidence
         assert evidence is not None
-        assert f"; {emission} emission" in str(evidence)
+        assert f"; emission: {emission}" in str(evidence)
         if evidence.emissions_given_up:
             assert "given up: behind with more states" in str(evidence)
         if np.isfinite(evidence.emission_gap):
