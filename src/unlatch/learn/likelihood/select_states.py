@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from unlatch.arrays import Floats
-from unlatch.core.budget import Budget, checkpoint
+from unlatch.core.budget import Budget, checkpoint, ending
 from unlatch.core.diagnostics import Diagnostics
 from unlatch.core.evidence import Evidence
 from unlatch.core.pomdp import POMDP, Emission
@@ -108,6 +108,8 @@ def select_states(
     with budget.share(_FOR_THE_CLIMB).ending():
         contenders = _climbed_where_close(contenders)
         first = contenders[0]
+        if first.climbed is not None:
+            best, zeros = first.climbed, first.zeros
         best, zeros = first.on_all_data()
         checkpoint()
         finished = True
@@ -188,7 +190,12 @@ def _with_shared_rows(climbed: Ascent, sample: Likelihood) -> tuple[Ascent, int]
 def _climbed_where_close(contenders: list[_Contender]) -> list[_Contender]:
     """The contenders, the first with its final model, and so those that come close to it; the best first."""
     close = [c for c in contenders if c.score > contenders[0].score - _CLOSE]
-    climbed = sorted((contender.climb() for contender in close), key=lambda c: -c.final_score)
+    climbed = [close[0].climb()]
+    with ending():  # at the end of the budget the others stay as they are
+        for contender in close[1:]:
+            climbed.append(contender.climb())
+    close = close[: len(climbed)]
+    climbed.sort(key=lambda c: -c.final_score)
     first = min((c for c in climbed if _ties(c, climbed[0])), key=_convention)
     return [first, *(c for c in climbed if c is not first), *(c for c in contenders if c not in close)]
 
