@@ -122,7 +122,8 @@ def test_without_a_budget_an_interrupt_ends_the_call():
 def test_without_any_time_there_is_still_a_model(log):
     result = learn_pomdp(log, time_limit=1e-6, rng=0)
     assert not result.complete
-    assert result.states in (1, len(log.observation_names))  # the models that take no climb: the better of the two
+    no_climb = 1, len(log.observation_names)  # the models that take none: the better of the two comes back
+    assert result.states in no_climb
     assert np.isfinite(result.log_likelihood)
     assert result.log_likelihood == result.pomdp.log_likelihood(log)
     assert {"time_limit", "search_cut_short", "spectral_refused", "not_examined"} <= {
