@@ -65,6 +65,12 @@ class Ascent:
         return self.parameters.n_states
 
     @property
+    def n_going_on(self) -> int:
+        """The number of states but for those in which nothing more happens, of which emissions need different numbers
+        for the same system."""
+        return int((~self.parameters.terminal).sum())
+
+    @property
     def visits(self) -> Floats:
         """How often every state was left or emitted, whichever is more: where episodes begin a state may never be
         reached, and one in which nothing more happens is only reached."""

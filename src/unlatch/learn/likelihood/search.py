@@ -236,8 +236,9 @@ class _Search:
         return penalized_likelihood(best, larger.steps)
 
     def falls_behind(self, leader: _Search) -> bool:
-        """Whether another hypothesis does better though it has fewer states."""
-        if self._seen.best.n_states <= leader._seen.best.n_states:
+        """Whether another hypothesis does better though it has fewer states, those not counted where nothing more
+        happens; once it has had a round of its own."""
+        if not self._rounds or self._seen.best.n_going_on <= leader._seen.best.n_going_on:
             return False
         steps = max(self.steps, leader.steps)
         return self.score_on(steps) < leader.score_on(steps) - _IMPROVEMENT

@@ -210,7 +210,7 @@ def _ties(contender: _Contender, best: _Contender) -> bool:
     if contender is best or contender.search.given_up:
         return contender is best
     price = parameter_price(min(len(best.hypothesis.log), _FIRST_SAMPLE))
-    states = price * (contender.chosen.n_states - best.chosen.n_states)
+    states = price * (contender.chosen.n_going_on - best.chosen.n_going_on)
     return contender.final_score + states > best.final_score - SETTLED
 
 
