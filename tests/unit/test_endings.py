@@ -13,11 +13,11 @@ import unlatch
 from sizes import sized
 from unlatch import POMDP, LearnResult, Trajectory, learn_pomdp, match_states
 from unlatch.cli import run
+from unlatch.core.reading import Endings
 from unlatch.errors import UsageError
 from unlatch.learn.likelihood.forward_backward import expectation, expected_counts
 from unlatch.learn.likelihood.parameters import (
     BLOCKS,
-    Endings,
     ExpectedCounts,
     Parameters,
     encoded_log,

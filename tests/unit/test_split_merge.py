@@ -162,7 +162,7 @@ def test_ends_are_not_doubled() -> None:
     assert after.log_likelihood == pytest.approx(before.log_likelihood, abs=1e-8)
     jittered = doubled_states(parameters_of(model), 0.8, np.random.default_rng(0))
     np.testing.assert_array_equal(jittered.transitions[:, 6:, 6:], np.tile(np.eye(2), (2, 1, 1)))
-    merged = merged_states(doubled, [(0, 1), (2, 3), (4, 5)], after.visits)
+    merged = merged_states(doubled, [(0, 1), (2, 3), (4, 5)], after.observations.sum(axis=(0, 2)))
     for rows, given in zip(merged, parameters_of(model), strict=True):
         np.testing.assert_allclose(rows, given, atol=1e-12)
 

@@ -17,7 +17,7 @@ from unlatch.core.progress import listening
 from unlatch.learn.likelihood.bic import parameter_price, penalized_likelihood
 from unlatch.learn.likelihood.climb import Ascent, climb
 from unlatch.learn.likelihood.objective import Likelihood
-from unlatch.learn.likelihood.parameters import ExpectedCounts, Parameters, encoded_log, parameters_of
+from unlatch.learn.likelihood.parameters import ExpectedCounts, Parameters, parameters_of
 from unlatch.learn.likelihood.sparse_em import thrifty
 from unlatch.learn.likelihood.zeros import maximize, with_established_zeros
 from unlatch.study.efficiency import random_model
@@ -93,7 +93,7 @@ def test_when_time_is_up_the_zeros_found_by_then_are_kept(reports: int) -> None:
 # --- zeros that the log had opportunities against -------------------------------------------------------
 
 
-def visited(visits: np.ndarray, *, shared: bool = False) -> tuple[Ascent, unlatch.Trajectory]:
+def visited(visits: np.ndarray, *, shared: bool = False) -> Ascent:
     """Two states that show themselves and an end, of one action or two, whose rows were visited so often."""
     moves = np.array([[0.5, 0.5, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
     shown = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
@@ -108,28 +108,21 @@ def visited(visits: np.ndarray, *, shared: bool = False) -> tuple[Ascent, unlatc
     )
     counts = ExpectedCounts(
         initial=np.array([1.0, 0.0, 0.0]),
-        transitions=visits[:, :, None] * parameters.transitions,
+        transitions=(visits * ~parameters.terminal)[:, :, None]
+        * parameters.transitions,  # nobody leaves the end
         observations=visits[:, :, None] * parameters.observations,
         log_likelihood=-1.0,
         first=np.array([5.0, 100.0, 0.0])[:, None] * parameters.first,
         rewards=visits[:, :, None] * parameters.rewards,
         shared=shared,
     )
-    log = unlatch.Trajectory(
-        [0, 1, 0, 1],
-        [0, 0, 1, 1],
-        rewards=[0.0, 0.0, 1.0, 1.0],
-        episode_starts=[0, 2],
-        terminated=[False, False, False, True],
-        first_observations=[0, 1],
-    )
-    return Ascent(parameters, counts, passes=1, gradient=0.0, converged=True), log
+    return Ascent(parameters, counts, passes=1, gradient=0.0, converged=True)
 
 
 def test_zeros_of_rows_with_few_visits_are_opened_and_those_of_many_kept() -> None:
-    ascent, log = visited(np.array([[10.0, 1_000.0, 10.0], [0.2, 29.0, 10.0]]))
+    ascent = visited(np.array([[10.0, 1_000.0, 10.0], [0.2, 29.0, 10.0]]))
     old = ascent.parameters
-    new, rows = with_established_zeros(ascent, encoded_log(log, rewards_apart=True))
+    new, rows = with_established_zeros(ascent)
     for block in new:
         np.testing.assert_allclose(block.sum(axis=-1), 1)
     third = np.full(3, 1 / 3)
@@ -155,20 +148,18 @@ def test_zeros_of_rows_with_few_visits_are_opened_and_those_of_many_kept() -> No
 
 
 def test_only_what_was_seen_after_an_action_is_opened() -> None:
-    whole, _ = visited(np.full((2, 3), 10.0))
-    parameters = replace(whole.parameters, first=None, rewards=None)
-    ascent = replace(whole, parameters=parameters, counts=replace(whole.counts, first=None, rewards=None))
-    log = unlatch.Trajectory(
-        [0, 0, 1, 1], [0, 1, 0, 0], ("a", "b"), ("x", "y"), terminated=[False, False, False, True]
-    )
-    new, _ = with_established_zeros(ascent, encoded_log(log))
+    whole = visited(np.full((2, 3), 10.0))
+    observations = whole.counts.observations.copy()
+    observations[1, :, 1] = 0.0
+    ascent = replace(whole, counts=replace(whole.counts, observations=observations))
+    new, _ = with_established_zeros(ascent)
     assert new.observations[0, 0, 1] > 0
     assert new.observations[1, 0, 1] == 0  # never seen after the second action
 
 
 def test_rows_that_are_shared_are_judged_by_all_their_visits() -> None:
-    ascent, log = visited(np.array([[20.0, 5.0, 1.0], [20.0, 5.0, 1.0]]), shared=True)
-    new, _ = with_established_zeros(ascent, encoded_log(log, rewards_apart=True))
+    ascent = visited(np.array([[20.0, 5.0, 1.0], [20.0, 5.0, 1.0]]), shared=True)
+    new, _ = with_established_zeros(ascent)
     assert new.shared
     np.testing.assert_array_equal(
         new.observations[:, 0], ascent.parameters.observations[:, 0]
@@ -181,7 +172,7 @@ def test_a_model_without_weak_rows_stays_as_it_is() -> None:
     truth = domains.tiger()
     log = simulate(truth, sized(3_000), rng=0)
     ascent = climb(parameters_of(truth), Likelihood.of(log, "departure", truth))
-    new, rows = with_established_zeros(ascent, encoded_log(log, truth))
+    new, rows = with_established_zeros(ascent)
     assert rows == 0
     for mine, its in zip(new, ascent.parameters, strict=True):
         np.testing.assert_array_equal(mine, its)

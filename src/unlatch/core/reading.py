@@ -8,6 +8,7 @@ code per step and one starting belief per episode here, so that filtering, predi
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,7 +24,15 @@ if TYPE_CHECKING:
     from unlatch.core.pomdp import POMDP
     from unlatch.core.psr import PSR
 
-__all__ = ["Reading", "plain_reading", "read_events", "reward_codes"]
+__all__ = [
+    "Endings",
+    "Reading",
+    "plain_reading",
+    "read_events",
+    "reward_codes",
+    "told_endings",
+    "with_rewards",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,17 +91,15 @@ def read_events(pomdp: POMDP, log: Trajectory) -> Reading:
     actions, events = pomdp.encode(log)
     updates = pomdp.updates
     if pomdp.reward_probabilities is not None and log.rewards is not None:
-        codes = reward_codes(pomdp, log)
-        rewards = pomdp.reward_probabilities.shape[2]
-        require_memory(8 * updates.size * rewards, "the events of the model", "round rewards to fewer values")
-        paid = pomdp.reward_probabilities.transpose(0, 2, 1)[:, :, None, :, None]
-        updates = (paid * updates[:, None]).reshape(pomdp.n_actions, -1, pomdp.n_states, pomdp.n_states)
-        events = events + codes * pomdp.n_observations
+        updates = with_rewards(updates, pomdp.reward_probabilities)
+        events = events + reward_codes(pomdp, log) * pomdp.n_observations
     if pomdp.terminal:
         require_memory(24 * updates.size, "the events of the model", "take fewer states or observations")
         ends = np.isin(np.arange(pomdp.n_states), pomdp.terminal)
-        events = events + _endings(log) * updates.shape[1]
-        updates = np.concatenate([updates * ~ends, updates * ends, updates], axis=1)
+        events = events + told_endings(log) * updates.shape[1]
+        updates = np.concatenate(
+            [updates * ~ends, updates * ends, updates], axis=1
+        )  # in the order of `Endings`
     starts, gains, beginnings = _beginnings(pomdp, log)
     return Reading(
         updates=updates,
@@ -106,12 +113,30 @@ def read_events(pomdp: POMDP, log: Trajectory) -> Reading:
     )
 
 
-def _endings(log: Trajectory) -> Ints:
-    """For every step whether the episode went on (0), ended (1), or stopped without telling (2)."""
+def with_rewards(updates: Floats, probabilities: Floats) -> Floats:
+    """The updates of every pair of a reward, paid by the state left, and an observation: ``r * observations + o``."""
+    actions, _, size, _ = updates.shape
+    rewards = probabilities.shape[2]
+    require_memory(16 * updates.size * rewards, "the events of the model", "round rewards to fewer values")
+    paid = probabilities.transpose(0, 2, 1)[:, :, None, :, None]
+    result: Floats = (paid * updates[:, None]).reshape(actions, -1, size, size)
+    return result
+
+
+class Endings(IntEnum):
+    """What a step tells of its episode's end."""
+
+    GOES_ON = 0
+    ENDS = 1
+    UNTOLD = 2
+
+
+def told_endings(log: Trajectory) -> Ints:
+    """One of `Endings` for every step; a silent log tells at least that an episode went on until its last step."""
     if log.terminated is not None:
         return log.terminated.astype(np.int64)
-    endings = np.zeros(len(log), dtype=np.int64)
-    endings[log.episode_ends - 1] = 2
+    endings = np.full(len(log), int(Endings.GOES_ON))
+    endings[log.episode_ends - 1] = Endings.UNTOLD
     return endings
 
 

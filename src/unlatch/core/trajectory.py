@@ -413,7 +413,7 @@ def _checked_flags(value: ArrayLike, actions: Ints) -> Flags:
 
 def _starts_after(terminated: Flags, steps: int) -> Ints:
     """The steps that follow an ending, and the first."""
-    return np.append(0, np.flatnonzero(terminated[:-1]) + 1)[: max(steps, 0)]
+    return np.append(0, np.flatnonzero(terminated[:-1]) + 1)[:steps]
 
 
 def _refuse_steps_after_the_end(terminated: Flags, starts: Ints) -> None:

@@ -23,7 +23,7 @@ from unlatch.core.trajectory import Trajectory
 from unlatch.errors import NotLearnableError, NumericalError, ResourceLimitError, UnlatchError, UsageError
 from unlatch.learn.examine.log import examine, refuse_deterministic_policy
 from unlatch.learn.examine.model import examine_model
-from unlatch.learn.identify.certificate import Certificate, certify, noise_tolerance
+from unlatch.learn.identify.certificate import Certificate, certify_learned
 from unlatch.learn.identify.entries import NOTICEABLE, Undetermined, undetermined_entries
 from unlatch.learn.likelihood.objective import Hypothesis
 from unlatch.learn.likelihood.parameters import parameters_of
@@ -121,7 +121,7 @@ class LearnResult:
         Needs no action of full rank. States that noise alone tells apart count as alike. It rests on the zeros that it
         names, which are estimates.
         """
-        return certify(self.pomdp, tolerance=noise_tolerance(self.pomdp, self.steps), rng=self.seed or 0)
+        return certify_learned(self.pomdp, self.steps)
 
     def __repr__(self) -> str:
         return f"LearnResult({self.pomdp}, {self.partition}, {len(self.diagnostics)} diagnostics)"

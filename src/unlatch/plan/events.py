@@ -16,6 +16,7 @@ from unlatch.arrays import Flags, Floats, Ints
 from unlatch.core.checks import ROUNDING, frozen
 from unlatch.core.memory import require_memory
 from unlatch.core.pomdp import POMDP
+from unlatch.core.reading import with_rewards
 from unlatch.core.reward import Model, ResolvedReward, Symbol, symbol_code
 from unlatch.core.symbols import plain_observations, symbols_showing
 
@@ -73,7 +74,9 @@ def events_of(model: Model) -> Events:
     paid = model.symbol_rewards
     if isinstance(model, POMDP) and model.reward_probabilities is not None:
         assert model.reward_values is not None
-        updates, observations, rewards = _with_rewards(model.updates, model.reward_probabilities)
+        updates = with_rewards(model.updates, model.reward_probabilities)
+        possible = np.flatnonzero(updates.any(axis=(0, 2, 3)))
+        updates, rewards, observations = updates[:, possible], *np.divmod(possible, model.n_observations)
         paid, ended = model.reward_values[rewards], np.zeros(len(rewards), dtype=bool)
     if isinstance(model, POMDP) and model.terminal:
         updates, kept, ended = _with_endings(updates, model.going_on > 0)
@@ -86,17 +89,6 @@ def events_of(model: Model) -> Events:
         None if paid is None else frozen(paid),
         frozen(ended),
     )
-
-
-def _with_rewards(updates: Floats, probabilities: Floats) -> tuple[Floats, Ints, Ints]:
-    """Every pair of an observation and a reward that can come together; the reward is paid by the state left."""
-    actions, n_observations, size, _ = updates.shape
-    n_rewards = probabilities.shape[2]
-    require_memory(16 * updates.size * n_rewards, "the events of the model", "round rewards to fewer values")
-    pays = probabilities.transpose(0, 2, 1)[:, None, :, :, None]
-    pairs = (updates[:, :, None] * pays).reshape(actions, n_observations * n_rewards, size, size)
-    possible = np.flatnonzero(pairs.any(axis=(0, 2, 3)))
-    return pairs[:, possible], possible // n_rewards, possible % n_rewards
 
 
 def _with_endings(updates: Floats, live: Flags) -> tuple[Floats, Ints, Flags]:

@@ -19,7 +19,7 @@ from unlatch.core.partition import Partition
 from unlatch.core.pomdp import POMDP
 from unlatch.core.psr import PSR
 from unlatch.core.trajectory import Trajectory
-from unlatch.learn.identify.certificate import Certificate, certify, noise_tolerance
+from unlatch.learn.identify.certificate import Certificate, certify, certify_learned
 from unlatch.learn.identify.entries import NOTICEABLE, Undetermined, undetermined_entries
 from unlatch.show.safe import counted
 
@@ -143,9 +143,7 @@ class Summary:
         """Whether the model is the only one near itself with its process; None where that would take long to tell."""
         if not isinstance(self.model, POMDP) or self.model.n_states > _MOST_CERTIFIED:
             return None
-        if self.steps is None:
-            return certify(self.model, rng=0)
-        return certify(self.model, tolerance=noise_tolerance(self.model, self.steps), rng=0)
+        return certify(self.model, rng=0) if self.steps is None else certify_learned(self.model, self.steps)
 
     @property
     def determined(self) -> bool:

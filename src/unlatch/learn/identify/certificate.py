@@ -20,7 +20,7 @@ from unlatch.core.budget import checkpoint
 from unlatch.core.pomdp import POMDP, Emission
 from unlatch.core.random import RandomSource, resolve_rng
 
-__all__ = ["Certificate", "Direction", "certify", "noise_tolerance"]
+__all__ = ["Certificate", "Direction", "certify", "certify_learned"]
 
 Verdict = Literal["determined", "not determined", "not minimal", "not examined"]
 
@@ -112,13 +112,6 @@ class Certificate:
         return html.page(str(self), *parts)
 
 
-def noise_tolerance(pomdp: POMDP, steps: int) -> float:
-    """What to take for zero in a model that was learned from so many steps: three standard errors of a probability of a
-    half, in a row that was visited as often as rows are on average. States that noise alone tells apart then count as
-    alike, which can only spoil a proof."""
-    return min(0.5, 1.5 * float(np.sqrt(pomdp.n_actions * pomdp.n_states / max(steps, 1))))
-
-
 @own_errstate
 def certify(pomdp: POMDP, *, tolerance: float = 1e-9, rng: RandomSource = None) -> Certificate:
     """Decide whether a model is locally determined by its process.
@@ -164,6 +157,16 @@ def certify(pomdp: POMDP, *, tolerance: float = 1e-9, rng: RandomSource = None) 
         return Certificate("not minimal", pomdp.n_states, pomdp.emission, dimension)
     cone = _Cone(process, tolerance, unreached_rows_free=True)
     return _judged(pomdp, process, cone, dimension, tolerance, generator)
+
+
+def certify_learned(pomdp: POMDP, steps: int) -> Certificate:
+    """`certify` for a model that was learned from so many steps.
+
+    What is taken for zero is three standard errors of a probability of a half, in a row that was visited as often as
+    rows are on average: states that noise alone tells apart then count as alike, which can only spoil a proof.
+    """
+    visits = max(steps, 1) / (pomdp.n_actions * pomdp.n_states)
+    return certify(pomdp, tolerance=min(0.5, 1.5 / float(np.sqrt(visits))), rng=0)
 
 
 def _declined(pomdp: POMDP, reason: str) -> Certificate:

@@ -75,7 +75,8 @@ class Ascent:
         """How often every state was left or emitted, whichever is more: where episodes begin a state may never be
         reached, and one in which nothing more happens is only reached."""
         left, reached = self.counts.transitions.sum(axis=(0, 2)), self.counts.transitions.sum(axis=(0, 1))
-        result: Floats = np.where(self.parameters.terminal, reached, np.maximum(left, self.counts.visits))
+        emitted = self.counts.observations.sum(axis=(0, 2))
+        result: Floats = np.where(self.parameters.terminal, reached, np.maximum(left, emitted))
         return result
 
 

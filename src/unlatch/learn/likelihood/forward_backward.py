@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 from unlatch.arrays import Floats, Ints
 from unlatch.core.budget import checkpoint
 from unlatch.core.pomdp import POMDP, Emission
+from unlatch.core.reading import Endings
 from unlatch.core.trajectory import Trajectory
 from unlatch.errors import BeliefCollapseError, NumericalError, ResourceLimitError
 from unlatch.learn.likelihood.parameters import (
     EncodedLog,
-    Endings,
     ExpectedCounts,
     Parameters,
     encoded_log,

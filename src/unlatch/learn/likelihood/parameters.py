@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from enum import IntEnum
 from functools import cached_property
 from typing import Any
 
@@ -21,12 +20,11 @@ from unlatch.arrays import Flags, Floats, Ints
 from unlatch.core.alphabet import translate
 from unlatch.core.checks import frozen
 from unlatch.core.pomdp import POMDP
-from unlatch.core.reading import reward_codes
+from unlatch.core.reading import Endings, reward_codes, told_endings
 from unlatch.core.trajectory import Trajectory
 
 __all__ = [
     "EncodedLog",
-    "Endings",
     "ExpectedCounts",
     "Parameters",
     "encoded_log",
@@ -107,14 +105,6 @@ def _present(holder: Parameters | ExpectedCounts, observations: Floats) -> tuple
     """The fields that there are, with these observations."""
     rows = (holder.initial, holder.transitions, observations, holder.first, holder.rewards)
     return tuple(block for block in rows if block is not None)
-
-
-class Endings(IntEnum):
-    """What a step of an encoded log tells of its episode's end."""
-
-    UNTOLD = -1
-    GOES_ON = 0
-    ENDS = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,12 +240,6 @@ class ExpectedCounts:
         shown = self.observations
         return _present(self, shown.sum(axis=0, keepdims=True) if self.shared else shown)
 
-    @property
-    def visits(self) -> Floats:
-        """How often every state emitted, shape (states,)."""
-        shown: Floats = self.observations.sum(axis=(0, 2))
-        return shown
-
     def reordered(self, order: Ints) -> ExpectedCounts:
         """The same with new state ``i`` being the old state ``order[i]``."""
         return ExpectedCounts(
@@ -279,12 +263,11 @@ def encoded_log(log: Trajectory, model: POMDP | None = None, *, rewards_apart: b
     source = log if model is None else model
     values, rewards = _rewards(log, model, rewards_apart)
     sizes = (len(source.action_names), len(source.observation_names), max(len(values), 1), len(Endings))
-    told = (actions, observations, rewards, _endings(log, model) - Endings.UNTOLD)
+    told = (actions, observations, rewards, _endings(log, model))
     codes = np.ravel_multi_index(np.broadcast_arrays(*told), sizes) if len(log) else actions
     pairs, symbols, counts = _numbered(codes)
     columns = np.array(np.unravel_index(pairs, sizes))
     columns[2] -= len(values) == 0  # -1: there are none
-    columns[3] += Endings.UNTOLD
     starts = log.episode_starts
     first, first_names = _first(log, model)
     if first is not None:
@@ -328,17 +311,9 @@ def _rewards(log: Trajectory, model: POMDP | None, apart: bool) -> tuple[Floats,
 
 
 def _endings(log: Trajectory, model: POMDP | None) -> Ints:
-    """What every step tells of its episode's end; where the log is silent, a model that knows ends takes it that an
-    episode went on until its last step."""
-    if model is not None and not model.terminal:
-        return np.full(1, Endings.UNTOLD)
-    if log.terminated is not None:
-        return log.terminated.astype(np.int64)
-    if model is None:
-        return np.full(1, Endings.UNTOLD)
-    endings = np.full(len(log), Endings.GOES_ON)
-    endings[log.episode_ends - 1] = Endings.UNTOLD
-    return endings
+    """What every step tells of its episode's end, to a learner or to a model that knows of ends."""
+    knows = log.terminated is not None if model is None else bool(model.terminal)
+    return told_endings(log) if knows else np.full(1, int(Endings.UNTOLD))
 
 
 def _first(log: Trajectory, model: POMDP | None) -> tuple[Ints | None, tuple[str, ...]]:

@@ -158,9 +158,11 @@ def _in_turns(searches: list[_Search]) -> None:
     while active:
         min(active, key=lambda search: search.work).advance()
         most = max(search.steps for search in searches)
-        leader = max(searches, key=lambda search: search.score_on(most))
+        scores = {search: search.score_on(most) for search in searches}
+        leader = max(searches, key=lambda search: scores[search])
         for search in active:
-            search.given_up = search is not leader and search.falls_behind(leader)
+            behind = scores[search] < scores[leader] - _IMPROVEMENT
+            search.given_up = behind and search.has_more_states_than(leader)
         active = [search for search in active if not (search.done or search.given_up)]
 
 
@@ -235,13 +237,9 @@ class _Search:
         best = evaluated(possible(opened(self._seen.best.parameters, larger.log), larger), larger)
         return penalized_likelihood(best, larger.steps)
 
-    def falls_behind(self, leader: _Search) -> bool:
-        """Whether another hypothesis does better though it has fewer states, those not counted where nothing more
-        happens; once it has had a round of its own."""
-        if not self._rounds or self._seen.best.n_going_on <= leader._seen.best.n_going_on:
-            return False
-        steps = max(self.steps, leader.steps)
-        return self.score_on(steps) < leader.score_on(steps) - _IMPROVEMENT
+    def has_more_states_than(self, other: _Search) -> bool:
+        """Those not counted where nothing more happens; and once it has had a round of its own."""
+        return bool(self._rounds) and self._seen.best.n_going_on > other._seen.best.n_going_on
 
     # --- rounds -------------------------------------------------------------------------------------
 

@@ -108,9 +108,10 @@ def select_states(
     with budget.share(_FOR_THE_CLIMB).ending():
         contenders = _climbed_where_close(contenders)
         first = contenders[0]
-        if first.climbed is not None:
-            best, zeros = first.climbed, first.zeros
-        best, zeros = first.on_all_data()
+        assert first.climbed is not None
+        best, zeros = first.climbed, first.zeros
+        if len(first.hypothesis.log) > _FIRST_SAMPLE:
+            best, _ = maximize(best.parameters, first.hypothesis.likelihood(), zeros=False)
         checkpoint()
         finished = True
     hypothesis = first.hypothesis
@@ -161,14 +162,6 @@ class _Contender:
         if simpler is not None:
             climbed, zeros = simpler
         return replace(self, climbed=climbed, zeros=zeros)
-
-    def on_all_data(self) -> tuple[Ascent, int]:
-        """The model of the whole log."""
-        assert self.climbed is not None
-        if len(self.hypothesis.log) <= _FIRST_SAMPLE:
-            return self.climbed, self.zeros
-        whole, _ = maximize(self.climbed.parameters, self.hypothesis.likelihood(), zeros=False)
-        return whole, self.zeros
 
 
 def _with_shared_rows(climbed: Ascent, sample: Likelihood) -> tuple[Ascent, int] | None:
@@ -272,7 +265,7 @@ def _behind(other: _Contender, first: _Contender) -> float:
 def _returned(best: Ascent, hypothesis: Hypothesis) -> tuple[POMDP, ExpectedCounts, float, Diagnostics]:
     """The model with states in canonical order, its counts, and the likelihood that it gives to the log."""
     log, emission = hypothesis.log, hypothesis.emission
-    parameters, weak = with_established_zeros(best, hypothesis.likelihood().log)
+    parameters, weak = with_established_zeros(best)
     learned = _as_pomdp(parameters, hypothesis)
     settled = learned if learned.terminal else replace(learned, initial=_settled(learned, best.counts, log))
     order = canonical_order(settled.to_psr())

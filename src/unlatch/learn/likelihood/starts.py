@@ -9,10 +9,11 @@ import numpy as np
 
 from unlatch.arrays import Flags, Floats, Ints
 from unlatch.core.pomdp import Emission
+from unlatch.core.reading import Endings
 from unlatch.errors import NumericalError
 from unlatch.learn.likelihood.climb import Ascent, climb
 from unlatch.learn.likelihood.objective import Likelihood
-from unlatch.learn.likelihood.parameters import EncodedLog, Endings, Parameters
+from unlatch.learn.likelihood.parameters import EncodedLog, Parameters
 
 __all__ = [
     "climb_or_open",
@@ -28,6 +29,7 @@ __all__ = [
 ]
 
 _NEGLIGIBLE = 1e-12
+"""Probability to go on below which a row is taken to end the episode for certain."""
 
 
 def single_state(log: EncodedLog, emission: Emission = "departure") -> Parameters:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from unlatch.learn.likelihood.climb import Ascent
 from unlatch.learn.likelihood.coordinates import SquareRoots
 from unlatch.learn.likelihood.information import information_matrix
 from unlatch.learn.likelihood.objective import Likelihood
-from unlatch.learn.likelihood.parameters import EncodedLog, Parameters
+from unlatch.learn.likelihood.parameters import Parameters
 from unlatch.learn.likelihood.sparse_em import thrifty
 from unlatch.learn.likelihood.starts import climb_or_open, opened
 from unlatch.learn.significance import OPPORTUNITIES, USED
@@ -61,37 +60,24 @@ def maximize(
     return best, _positive(whole) - _positive(best)
 
 
-def with_established_zeros(ascent: Ascent, log: EncodedLog) -> tuple[Parameters, int]:
+def with_established_zeros(ascent: Ascent) -> tuple[Parameters, int]:
     """The model whose zeros the log had opportunities against, and in how many rows others were opened.
 
-    A row that was visited a few times gets one visit more, spread over all that it might have shown or led to: so its
-    zeros become small probabilities, and a log that shows one of them is not impossible. Rows without visits mean
-    nothing, and where episodes begin is left alone.
+    A row that was visited a few times gets one visit more, spread over all that it might have led to, or that any row
+    of its action has shown: so its zeros become small probabilities, and a log that shows one is not impossible.
+    Rows without visits mean nothing, and where episodes begin is left alone.
     """
-    parameters = ascent.parameters
-    live = ~parameters.terminal
-    possible = {
-        "transitions": np.ones(parameters.n_states, dtype=bool),
-        "observations": log.seen.any(axis=0) if parameters.shared else (log.seen > 0)[:, None, :],
-        "first": log.first_seen > 0,
-        "rewards": (log.paid > 0)[:, None, :],
-    }
-    opened_rows, changed = 0, {}
-    for name, entries in possible.items():
-        rows, uses = getattr(parameters, name), getattr(ascent.counts, name)
-        if rows is None:
-            continue
-        if name == "observations" and parameters.shared:
-            uses = np.broadcast_to(uses.sum(axis=0), uses.shape)
+    start, moves, *shown = zip(ascent.parameters, ascent.counts.blocks, strict=True)
+    blocks, opened_rows = [start[0]], 0
+    for rows, uses in (moves, *shown):
         visits = uses.sum(axis=-1, keepdims=True)
-        might = np.broadcast_to(entries, rows.shape)
-        weak = (visits >= USED) & (visits < OPPORTUNITIES) & ((rows <= 0) & might).any(axis=-1, keepdims=True)
-        if name == "transitions":
-            weak = weak & live[:, None]
+        might = np.ones(rows.shape, bool) if uses is moves[1] else uses.sum(axis=-2, keepdims=True) > 0
+        missing = ((rows <= 0) & might).any(axis=-1, keepdims=True)
+        weak = (visits >= USED) & (visits < OPPORTUNITIES) & missing
         spread = might / np.maximum(might.sum(axis=-1, keepdims=True), 1)
-        changed[name] = np.where(weak, (visits * rows + spread) / (visits + 1), rows)
+        blocks.append(np.where(weak, (visits * rows + spread) / (visits + 1), rows))
         opened_rows += int(weak.sum())
-    return replace(parameters, **changed), opened_rows
+    return ascent.parameters.with_blocks(blocks), opened_rows
 
 
 def _worth(ascent: Ascent, steps: int) -> float:
