@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +16,7 @@ from unlatch import POMDP, ExactPlanner, Trajectory, domains
 from unlatch.compare.bounds import ending_errors
 from unlatch.errors import BeliefCollapseWarning, ResourceLimitError, UnlatchError
 from unlatch.study.jobs.units import Finding
+from unlatch.study.task import Watch
 
 Parameters = Mapping[str, Any]
 Row = dict[str, Any]
@@ -46,21 +45,6 @@ NOTE_SECONDS = 60.0
 
 
 # --- what all groups share -------------------------------------------------------------------------------
-
-
-@dataclass
-class Watch:
-    """Adds up the time of every stage."""
-
-    seconds: dict[str, float]
-
-    @contextmanager
-    def __call__(self, stage: str) -> Iterator[None]:
-        begun = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - begun
 
 
 def learned(
@@ -296,7 +280,7 @@ def success(lake: Lake, planner: Any, episodes: int) -> tuple[float, float]:
 def frozen_lake(parameters: Parameters, seed: np.random.SeedSequence) -> Finding:
     """Record the environment, learn, plan, and act in the environment; beside that a table of counts and the truth."""
     rng = np.random.default_rng(seed)
-    watch = Watch({})
+    watch = Watch()
     kind = {"slippery": parameters["slippery"], "observe": parameters["observe"]}
     log = recorded(Lake(**kind, seed=_seed(rng)), parameters["steps"], rng)
     base: Row = {**parameters}
@@ -341,7 +325,7 @@ def classic(parameters: Parameters, seed: np.random.SeedSequence) -> Finding:
     """Share of the truth's information about a held-out log that the learned model has."""
     rng = np.random.default_rng(seed)
     truth = read_pomdp_file(Path(parameters["folder"]) / f"{parameters['file']}.POMDP")
-    watch = Watch({})
+    watch = Watch()
     row: Row = {**parameters, "true_states": truth.n_states}
     log = unlatch.simulate(truth, parameters["steps"], rng=rng)
     held_out = unlatch.simulate(truth, 2 * parameters["steps"], rng=rng)
@@ -371,7 +355,7 @@ def rooms(parameters: Parameters, seed: np.random.SeedSequence) -> Finding:
         wrong=parameters["wrong"],
         rng=rng,
     )
-    watch = Watch({})
+    watch = Watch()
     row: Row = {**parameters, "true_states": truth.n_states}
     log = unlatch.simulate(truth, parameters["steps"], rng=rng)
     held_out = unlatch.simulate(truth, parameters["steps"], rng=rng)
@@ -391,7 +375,7 @@ def singular(parameters: Parameters, seed: np.random.SeedSequence) -> Finding:
     """Errors of the learned model, in units of the Cramer-Rao bound."""
     rng = np.random.default_rng(seed)
     truth, ranks, bound = _singular_model(parameters, rng)
-    watch = Watch({})
+    watch = Watch()
     row: Row = {**parameters, "true_states": truth.n_states, "ranks": " ".join(map(str, ranks))}
     log = unlatch.simulate(truth, parameters["steps"], rng=rng)
     result = learned(log, parameters, rng, row, watch)
@@ -459,7 +443,7 @@ def endings(parameters: Parameters, seed: np.random.SeedSequence) -> Finding:
     rng = np.random.default_rng(seed)
     truth = _episodic_model(parameters["true_emission"], rng)
     cap = int(rng.integers(20, 201))
-    watch = Watch({})
+    watch = Watch()
     row: Row = {**parameters, "true_states": truth.n_states - 1, "cap": cap}
     log = unlatch.simulate(truth, cap, total=parameters["steps"], rng=rng)
     result = learned(log, parameters, rng, row, watch)
