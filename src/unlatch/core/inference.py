@@ -7,7 +7,7 @@ observations need no cases of their own. Kernels are called in chunks, so that C
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Literal, get_args
 
 import numpy as np
@@ -86,20 +86,15 @@ def final_belief(reading: Reading, log: Trajectory, impossible: Impossible) -> F
     start = int(log.episode_starts[-1])
     collapses = _Collapses(log, impossible)
     belief = _start(reading, log, log.n_episodes - 1, collapses)
+
+    def filtered(part: slice) -> int:
+        _, done = filter_steps(
+            reading.updates, reading.final, belief, reading.actions[part], reading.events[part]
+        )
+        return int(done)
+
     for begin, stop in _chunks(start, len(log), reading.rank**2):
-        while begin < stop:
-            _, done = filter_steps(
-                reading.updates,
-                reading.final,
-                belief,
-                reading.actions[begin:stop],
-                reading.events[begin:stop],
-            )
-            begin += done
-            if begin < stop:
-                collapses.note(begin, belief)
-                _after_the_impossible(reading, begin, belief)
-                begin += 1
+        _past_the_impossible(filtered, begin, stop, reading, belief, collapses)
         report("filtering", stop, len(log))
     collapses.tell()
     return frozen(belief)
@@ -116,23 +111,16 @@ def predictions(reading: Reading, log: Trajectory, shows: Floats, impossible: Im
     rows = _rows(log, shows.shape[2])
     collapses = _Collapses(log, impossible)
     work = reading.rank * (reading.rank + shows.shape[2])
+    belief = np.empty(reading.rank)
+
+    def predicted(part: slice) -> int:
+        actions, events = reading.actions[part], reading.events[part]
+        return int(predict_rows(reading.updates, reading.final, shows, belief, actions, events, rows[part]))
+
     for episode, (start, end) in enumerate(_episodes(log)):
-        belief = _start(reading, log, episode, collapses)
+        belief[:] = _start(reading, log, episode, collapses)
         for begin, stop in _chunks(start, end, work):
-            while begin < stop:
-                begin += predict_rows(
-                    reading.updates,
-                    reading.final,
-                    shows,
-                    belief,
-                    reading.actions[begin:stop],
-                    reading.events[begin:stop],
-                    rows[begin:stop],
-                )
-                if begin < stop:
-                    collapses.note(begin, belief)
-                    _after_the_impossible(reading, begin, belief)
-                    begin += 1
+            _past_the_impossible(predicted, begin, stop, reading, belief, collapses)
             report("predicting", stop, len(log))
     collapses.tell()
     return _handed_over(rows)
@@ -170,6 +158,23 @@ class _Collapses:
                 BeliefCollapseWarning,
                 stacklevel=5,
             )
+
+
+def _past_the_impossible(
+    advance: Callable[[slice], int],
+    begin: int,
+    stop: int,
+    reading: Reading,
+    belief: Floats,
+    collapses: _Collapses,
+) -> None:
+    """Take ``belief`` through the steps by ``advance``, which stops before one that is impossible; and beyond it."""
+    while begin < stop:
+        begin += advance(slice(begin, stop))
+        if begin < stop:
+            collapses.note(begin, belief)
+            _after_the_impossible(reading, begin, belief)
+            begin += 1
 
 
 def _after_the_impossible(reading: Reading, step: int, belief: Floats) -> None:
