@@ -31,7 +31,7 @@ from unlatch.learn.likelihood.parameters import (
     parameters_of,
 )
 
-__all__ = ["Totals", "expectation", "expected_counts", "run_passes"]
+__all__ = ["Totals", "expectation", "expected_counts", "run_passes", "symbol_updates"]
 
 _MAX_OPERATORS = 1 << 28
 """Numbers in the matrices of all symbols: two gigabytes."""
@@ -89,7 +89,7 @@ def expected_counts(
     if len(log) == 0:
         return _no_counts(parameters)
     totals = run_passes(
-        _updates(parameters, log, emission),
+        symbol_updates(parameters, log, emission),
         parameters.initial,
         log.symbols,
         log.begins,
@@ -152,7 +152,7 @@ def _tallied(like: Floats, actions: Ints, outcomes: Ints, uses: Floats) -> Float
     return np.ascontiguousarray(table.transpose(0, 2, 1))
 
 
-def _updates(parameters: Parameters, log: EncodedLog, emission: Emission) -> Floats:
+def symbol_updates(parameters: Parameters, log: EncodedLog, emission: Emission) -> Floats:
     """Joint probability of all that a symbol shows and of the move, for every symbol of the log: (symbols, n, n)."""
     size = len(log.pair_actions) * parameters.n_states**2
     if size > _MAX_OPERATORS:
