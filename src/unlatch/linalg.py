@@ -24,6 +24,7 @@ __all__ = [
     "haar_rotation",
     "inverse",
     "least_squares",
+    "log_determinant",
     "null_basis",
     "orthonormal",
     "project_to_simplex",
@@ -54,6 +55,25 @@ def inverse(matrix: Floats) -> Floats:
     except (scipy.linalg.LinAlgError, scipy.linalg.LinAlgWarning):
         raise NumericalError("a matrix that must be inverted is singular") from None
     _finite(result)
+    return result
+
+
+@own_errstate
+def log_determinant(matrix: Floats, *, least: float) -> float:
+    """Logarithm of the determinant of a symmetric matrix whose eigenvalues are ``least`` or more.
+
+    Those that noise has brought below, even below zero, count as ``least``.
+    """
+    _finite(matrix)
+    try:
+        _cholesky_diagonal(matrix - least * (1 - 1e-9) * np.eye(len(matrix)))
+        return 2 * float(np.log(_cholesky_diagonal(matrix)).sum())
+    except scipy.linalg.LinAlgError:
+        return float(np.log(np.maximum(scipy.linalg.eigvalsh(matrix), least)).sum())
+
+
+def _cholesky_diagonal(matrix: Floats) -> Floats:
+    result: Floats = np.diag(scipy.linalg.cholesky(matrix, lower=True))
     return result
 
 

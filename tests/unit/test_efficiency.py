@@ -9,7 +9,7 @@ from unlatch import POMDP, domains, simulate
 from unlatch.compare.bounds import cramer_rao_bound
 from unlatch.errors import UsageError
 from unlatch.learn.likelihood.coordinates import SquareRoots
-from unlatch.learn.likelihood.information import information_matrix, row_variances
+from unlatch.learn.likelihood.information import information_by_differences, row_variances
 from unlatch.learn.likelihood.objective import Likelihood
 from unlatch.learn.likelihood.parameters import parameters_of
 from unlatch.study.efficiency import (
@@ -30,7 +30,7 @@ def test_without_hidden_states_variances_are_those_of_frequencies() -> None:
     likelihood = Likelihood.of(trajectory, "departure", model)
     parameters = parameters_of(model)
     roots = SquareRoots(parameters, likelihood.counts(parameters))
-    variances = row_variances(roots, information_matrix(roots, likelihood))
+    variances = row_variances(roots, information_by_differences(roots, likelihood))
     tries = np.bincount(trajectory.actions)
     expected = shown * (1 - shown) / tries[:, None, None]
     assert variances.observations == pytest.approx(expected, rel=0.1)  # at the truth, not at the frequencies

@@ -14,7 +14,7 @@ from unlatch.core.pomdp import POMDP
 from unlatch.core.random import RandomSource
 from unlatch.core.trajectory import Trajectory
 from unlatch.learn.likelihood.coordinates import SquareRoots
-from unlatch.learn.likelihood.information import information_matrix, row_variances
+from unlatch.learn.likelihood.information import information_by_differences, row_variances
 from unlatch.learn.likelihood.objective import Likelihood
 from unlatch.learn.likelihood.parameters import parameters_of
 from unlatch.simulation import simulate
@@ -59,7 +59,7 @@ def cramer_rao_bound(
     likelihood = Likelihood.of(simulate(truth, steps, policy=policy, rng=rng), truth.emission, truth)
     parameters = parameters_of(truth)
     roots = SquareRoots(parameters, likelihood.counts(parameters))
-    variances = row_variances(roots, information_matrix(roots, likelihood))
+    variances = row_variances(roots, information_by_differences(roots, likelihood))
     return ErrorBound(
         observation_l1_all=_mean_l1(variances.observations, steps),
         transition_l1=_mean_l1(variances.transitions, steps),
@@ -79,7 +79,7 @@ def ending_errors(truth: POMDP, log: Trajectory) -> Floats:
     likelihood = Likelihood.of(log, truth.emission, truth)
     parameters = parameters_of(truth)
     roots = SquareRoots(parameters, likelihood.counts(parameters))
-    covariance = linalg.inverse(information_matrix(roots, likelihood))
+    covariance = linalg.inverse(information_by_differences(roots, likelihood))
     errors = np.zeros(parameters.transitions.shape[:2])
     places = roots.places()
     for row in roots.rows():

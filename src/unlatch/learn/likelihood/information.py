@@ -1,21 +1,60 @@
-"""How much a log says about every number of a model."""
+"""How much a log says about every number of a model, and how much more it would say if nothing were hidden."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 
 from unlatch import linalg
-from unlatch.arrays import Floats
+from unlatch.arrays import Flags, Floats, Ints
 from unlatch.core.progress import report
+from unlatch.learn.likelihood.climb import Ascent
 from unlatch.learn.likelihood.coordinates import SquareRoots
 from unlatch.learn.likelihood.objective import Likelihood
 from unlatch.learn.likelihood.parameters import Parameters
+from unlatch.learn.likelihood.scores import Coordinates, block_scores
+from unlatch.learn.significance import USED
 
-__all__ = ["information_matrix", "row_variances"]
+__all__ = [
+    "information_by_differences",
+    "information_by_scores",
+    "information_matrix",
+    "missing_information",
+    "row_variances",
+]
+
+_SHORTEST_BLOCK, _LONGEST_BLOCK = 5, 50
+"""Events in a block. The way back into what came before costs the same for every block, so that short ones are dear;
+beyond fifty nothing is saved any more."""
+
+_BLOCKS_PER_COORDINATE = 25
+"""Blocks that are wanted for every coordinate. The matrix of outer products is noisy, which makes half the logarithm of
+its determinant too small by about coordinates^2 / (4 blocks), and variances too large by coordinates / blocks."""
+
+_FEWEST_BLOCKS = 8
+"""Blocks for every coordinate without which outer products are not used at all."""
+
+_STEP = 0.05
+"""Of the differences: a tenth of a standard error of complete data."""
+
+_DIFFERENCES = 150
+"""Coordinates up to which the information matrix is computed by differences, at two passes over the log each."""
+
+_EVENTS = 10_000_000
+"""Events that may be passed over by differences where the information is wanted for many models: about a second."""
+
+_WHOLE = 2_000
+"""Coordinates up to which the information of all of them together is computed: thirty megabytes, and a second or two
+for outer products and determinant. Beyond, only that of each state's own coordinates is."""
+
+_SPARSE = 0.1
+"""Share of nonzero scores below which a sparse product is quicker than a dense one."""
 
 
-def information_matrix(
-    roots: SquareRoots, likelihood: Likelihood, *, step: float = 0.05, stage: str = "information"
+def information_by_differences(
+    roots: SquareRoots, likelihood: Likelihood, *, step: float = _STEP, stage: str = "information"
 ) -> Floats:
     """Minus the Hessian of the log-likelihood in square-root coordinates, by differences of its gradient.
 
@@ -23,25 +62,34 @@ def information_matrix(
     where nothing is hidden, so that the matrix can be inverted.
     Two passes over the log for every coordinate; progress is reported as ``stage``.
     """
-    center = roots.start
-    information = np.empty((len(center), len(center)))
-    for i in range(len(center)):
-        ahead, behind = center.copy(), center.copy()
-        ahead[i] += step
-        behind[i] -= step
-        difference = _slope(roots, behind, likelihood) - _slope(roots, ahead, likelihood)
-        information[i] = difference / (2 * step)
-        report(stage, i + 1, len(center))
-    information = (information + information.T) / 2
-    for row in roots.rows():
-        direction = np.zeros(len(center))
-        direction[row] = center[row] / np.sqrt(center[row] @ center[row])
-        information += 4.0 * np.outer(direction, direction)
-    return information + 1e-9 * np.eye(len(center))
+    every = np.arange(len(roots.start))
+    return _invertible(roots, _curvature(roots, likelihood, every, step, stage))
 
 
-def _slope(roots: SquareRoots, point: Floats, likelihood: Likelihood) -> Floats:
-    return roots.gradient(point, likelihood.counts(roots.parameters(point)))
+def information_by_scores(roots: SquareRoots, likelihood: Likelihood, *, stage: str = "information") -> Floats:
+    """The information of a log in square-root coordinates, by the outer products of the scores of its blocks.
+
+    As `information_by_differences`, of which it is the expectation near the maximum if the model is right; in a few
+    passes over the log, whatever the number of coordinates. Blocks should be many times the coordinates.
+    """
+    parameters = roots.like
+    coordinates, _ = _numbered(parameters, roots.masks, by_state=False)
+    (products,) = _outer_products(parameters, likelihood, coordinates, [slice(0, len(coordinates))], stage)
+    scale = coordinates.roots(parameters) / roots.start
+    return _invertible(roots, 4 * products * np.outer(scale, scale))
+
+
+def information_matrix(
+    roots: SquareRoots, likelihood: Likelihood, *, stage: str = "information"
+) -> Floats | None:
+    """The information of a log in square-root coordinates: by scores if it has blocks enough for so many coordinates,
+    else by differences; None if there are too many for these too."""
+    size = len(roots.start)
+    if _enough_blocks(size, likelihood):
+        return information_by_scores(roots, likelihood, stage=stage)
+    if size <= _DIFFERENCES:
+        return information_by_differences(roots, likelihood, stage=stage)
+    return None
 
 
 def row_variances(roots: SquareRoots, information: Floats) -> Parameters:
@@ -57,3 +105,204 @@ def row_variances(roots: SquareRoots, information: Floats) -> Parameters:
     for (which, index), variance in zip(roots.places(), variances, strict=True):
         arrays[which].flat[index] = max(variance, 0.0)
     return roots.like.with_blocks(arrays)
+
+
+def missing_information(
+    ascent: Ascent, likelihood: Likelihood, *, whole: int = _WHOLE, stage: str = "information"
+) -> float:
+    """Nats by which complete data would say more about the numbers of a model than the log does.
+
+    Half the difference of the log-determinants of two information matrices, that of the complete data and that of the
+    log, both beside a prior of unit information; in the square roots of the probabilities, where complete data say the
+    same about all directions of a row: one for every visit. Where episodes begin is left out, since a single one says
+    nothing about it, as are entries that the log has not used, and what is then alone in its row.
+
+    Parameters
+    ----------
+    ascent : Ascent
+        At a maximum of the likelihood, or near it.
+    likelihood : Likelihood
+    whole : int
+        Coordinates up to which the log's matrix is computed as a whole. Beyond, only the blocks on its diagonal that
+        belong to one state each: their determinants multiply to at least that of the whole (Fischer), so that the
+        result is a lower bound.
+    """
+    parameters = ascent.parameters
+    coordinates, owners = _numbered(parameters, _used_entries(ascent), by_state=True)
+    size = len(coordinates)
+    if size == 0:
+        return 0.0
+    visits = coordinates.gathered(
+        tuple(np.broadcast_to(n.sum(axis=-1, keepdims=True), n.shape) for n in ascent.counts.blocks)
+    )
+    roots = coordinates.roots(parameters)
+    enough = _enough_blocks(size, likelihood)
+    few_passes = 2 * size * len(likelihood.log) <= _EVENTS
+    if size <= whole and few_passes and not enough:
+        observed = _unscaled_curvature(ascent, likelihood, coordinates, stage)
+        known = observed + _prior(coordinates.rows, roots, visits)
+        return 0.5 * (float(np.log(visits + 1).sum()) - linalg.log_determinant(known, least=1.0))
+    parts = [slice(0, size)] if size <= whole and enough else owners
+    products = _outer_products(parameters, likelihood, coordinates, parts, stage)
+    known = [
+        sums + _prior(_within(coordinates.rows, part), roots[part], visits[part])
+        for sums, part in zip(products, parts, strict=True)
+    ]
+    observed = sum(linalg.log_determinant(matrix, least=1.0) for matrix in known)
+    observed += _noise(parameters, likelihood, coordinates, parts, known, stage)
+    return 0.5 * (float(np.log(visits + 1).sum()) - observed)
+
+
+def _used_entries(ascent: Ascent) -> list[Flags]:
+    """For each block, the entries that the log has used, in rows with several; none of where episodes begin.
+
+    An entry that the log has not used is at the edge of what is possible, where its score vanishes for every block and
+    says nothing about its information.
+    """
+    chosen = [(rows > 0) & (uses > USED) for rows, uses in zip(ascent.parameters, ascent.counts.blocks, strict=True)]
+    chosen[0][:] = False
+    return [used & (used.sum(axis=-1, keepdims=True) > 1) for used in chosen]
+
+
+def _numbered(
+    parameters: Parameters, chosen: Sequence[Flags], *, by_state: bool
+) -> tuple[Coordinates, list[slice]]:
+    """Coordinates for the chosen entries, and the range of those that each state owns.
+
+    In the order of `Parameters.blocks`, or with all rows of a state together.
+    """
+    masks = [mask.reshape(-1, mask.shape[-1]) for mask in chosen]
+    sizes = np.concatenate([mask.sum(axis=1) for mask in masks])
+    owners = np.concatenate([np.arange(len(mask)) % parameters.n_states for mask in masks])
+    order = np.argsort(owners, kind="stable") if by_state else np.arange(len(sizes))
+    begins = np.zeros(len(sizes), dtype=np.int64)
+    begins[order] = np.cumsum(sizes[order]) - sizes[order]
+    numbers, done = [], 0
+    for rows, mask in zip(parameters, masks, strict=True):
+        own = begins[done : done + len(mask), None] + np.cumsum(mask, axis=1) - 1
+        numbers.append(np.where(mask, own, -1).reshape(rows.shape))
+        done += len(mask)
+    starts = np.append(begins[order][sizes[order] > 0], sizes.sum())
+    ends = np.cumsum(np.bincount(owners, weights=sizes).astype(np.int64))
+    ranges = [slice(int(a), int(b)) for a, b in zip(np.append(0, ends), ends, strict=False) if b > a]
+    return Coordinates(tuple(numbers), starts), ranges
+
+
+def _enough_blocks(size: int, likelihood: Likelihood) -> bool:
+    return len(likelihood.log) >= _SHORTEST_BLOCK * _FEWEST_BLOCKS * size
+
+
+def _block_length(size: int, likelihood: Likelihood) -> int:
+    wanted = len(likelihood.log) // (_BLOCKS_PER_COORDINATE * size)
+    return int(np.clip(wanted, _SHORTEST_BLOCK, _LONGEST_BLOCK))
+
+
+def _scores(
+    parameters: Parameters, likelihood: Likelihood, coordinates: Coordinates, stage: str
+) -> Iterator[Floats]:
+    """Half the scores of all blocks, batch by batch, with reports of progress."""
+    log = likelihood.log
+    length = _block_length(len(coordinates), likelihood)
+    done = 0
+    for scores in block_scores(parameters, log, coordinates, length=length, emission=likelihood.emission):
+        yield scores
+        done += len(scores) * length
+        report(stage, min(done, len(log)), len(log))
+
+
+def _outer_products(
+    parameters: Parameters, likelihood: Likelihood, coordinates: Coordinates, parts: list[slice], stage: str
+) -> list[Floats]:
+    """Sums of outer products of half the scores of all blocks, for each part of the coordinates."""
+    sums = [np.zeros((part.stop - part.start, part.stop - part.start)) for part in parts]
+    for scores in _scores(parameters, likelihood, coordinates, stage):
+        for part, total in zip(parts, sums, strict=True):
+            total += _squared(scores[:, part])
+    return sums
+
+
+def _squared(scores: Floats) -> Floats:
+    """The transpose times the matrix."""
+    from scipy.sparse import csr_array
+
+    touched = scores[scores.any(axis=1)]
+    if np.count_nonzero(touched) < _SPARSE * touched.size:
+        sparse = csr_array(touched)
+        product: Floats = (sparse.T @ sparse).toarray()
+    else:
+        product = touched.T @ touched
+    return product
+
+
+def _noise(
+    parameters: Parameters,
+    likelihood: Likelihood,
+    coordinates: Coordinates,
+    parts: list[slice],
+    known: list[Floats],
+    stage: str,
+) -> float:
+    """What the log-determinants of sums of outer products are too small by on average, to first order.
+
+    A block with scores h has the leverage l = h M^-1 h in the sum M; the logarithm is concave, which takes half the
+    sum of all l^2.
+    """
+    inverses = [linalg.inverse(matrix) for matrix in known]
+    total = 0.0
+    for scores in _scores(parameters, likelihood, coordinates, stage):
+        for part, inverse in zip(parts, inverses, strict=True):
+            touched = scores[scores[:, part].any(axis=1), part]
+            leverages = np.einsum("bi,bi->b", touched @ inverse, touched)
+            total += 0.5 * float(leverages @ leverages)
+    return total
+
+
+def _prior(rows: Ints, roots: Floats, visits: Floats) -> Floats:
+    """One in every direction; and what merely rescales a row has as much as complete data have of the others."""
+    known = np.eye(len(roots))
+    for begin, end in pairwise(rows):
+        known[begin:end, begin:end] += visits[begin] * np.outer(roots[begin:end], roots[begin:end])
+    return known
+
+
+def _within(rows: Ints, part: slice) -> Ints:
+    """The rows of a part of the coordinates, counted from its beginning."""
+    inside: Ints = rows[(rows >= part.start) & (rows <= part.stop)] - part.start
+    return inside
+
+
+def _invertible(roots: SquareRoots, information: Floats) -> Floats:
+    """With four for the direction that merely rescales a row, which all others have where nothing is hidden."""
+    result = information + 1e-9 * np.eye(len(information))
+    for row in roots.rows():
+        x = roots.start[row] / np.sqrt(roots.start[row] @ roots.start[row])
+        result[np.ix_(row, row)] += 4.0 * np.outer(x, x)
+    return result
+
+
+def _unscaled_curvature(
+    ascent: Ascent, likelihood: Likelihood, coordinates: Coordinates, stage: str
+) -> Floats:
+    """Minus a quarter of the Hessian in the square roots themselves, where complete data give the visits of a row."""
+    roots = SquareRoots(ascent.parameters, ascent.counts)
+    chosen = np.concatenate([numbers[mask] for numbers, mask in zip(coordinates.numbers, roots.masks, strict=True)])
+    wanted = np.flatnonzero(chosen >= 0)[np.argsort(chosen[chosen >= 0])]
+    scale = roots.start[wanted] / coordinates.roots(ascent.parameters)
+    return _curvature(roots, likelihood, wanted, _STEP, stage) * np.outer(scale, scale) / 4
+
+
+def _curvature(roots: SquareRoots, likelihood: Likelihood, wanted: Ints, step: float, stage: str) -> Floats:
+    """Minus the Hessian in some of the coordinates."""
+    rows = np.empty((len(wanted), len(wanted)))
+    for done, i in enumerate(wanted):
+        ahead, behind = roots.start.copy(), roots.start.copy()
+        ahead[i] += step
+        behind[i] -= step
+        difference = _slope(roots, behind, likelihood) - _slope(roots, ahead, likelihood)
+        rows[done] = difference[wanted] / (2 * step)
+        report(stage, done + 1, len(wanted))
+    return (rows + rows.T) / 2
+
+
+def _slope(roots: SquareRoots, point: Floats, likelihood: Likelihood) -> Floats:
+    return roots.gradient(point, likelihood.counts(roots.parameters(point)))

@@ -1,0 +1,166 @@
+"""What every block of a log says about the numbers of a model: increments of the score.
+
+A symbol's matrix M holds the joint probability of what the step shows and of its move. Beliefs a go ahead and are
+scaled to sum one, by the probability c of the step: a' = a @ M / c. Messages b come back, b = M @ b' / c, and keep
+a @ b = 1, so that the expected moves of the step are a[s] M[s, s'] b'[s'] / c without another division.
+
+What a block adds to the expected moves of the steps before it is found by the same recursion from b - 1: the
+difference of the messages with and without the block. It fades as the chain forgets, and where nothing is left of it
+the way back ends. Only states that the belief holds possible are looked at.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from unlatch.kernels._jit import kernel
+
+_GONE = 1e-250
+"""A belief below is zero. Messages are at most one over the belief, and must stay finite."""
+
+_FORGOTTEN = 1e-4
+"""What a block may still say about a state before it, summed over the states, where the way back ends."""
+
+
+class Steps(NamedTuple):
+    """A log as the kernels read it: the symbol of every step (unsigned), and whether it begins an episode."""
+
+    symbols: Any
+    begins: Any
+
+
+class Moves(NamedTuple):
+    """The nonzero entries of all symbols' matrices, those of symbol k from state i being ``starts[k * n + i]`` to
+    ``starts[k * n + i + 1]``; and the coordinates that count them, -1 for none.
+
+    An entry is counted by ``moved`` and ``shown`` (entries,), all entries of a symbol from one state together by
+    ``left`` (symbols * n, 2), and the states that episodes begin in by ``began`` (n,).
+    """
+
+    starts: Any
+    targets: Any
+    values: Any
+    moved: Any
+    shown: Any
+    left: Any
+    began: Any
+
+
+class Beliefs(NamedTuple):
+    """Of the steps from ``origin`` on: the belief before each, and its probability given those before it."""
+
+    origin: int
+    before: Any
+    probability: Any
+
+
+@kernel
+def filter_steps(moves, initial, steps, beliefs, begin, end):  # type: ignore[no-untyped-def]
+    """Note the beliefs after steps ``begin`` to ``end``, from the one before the first.
+
+    Returns where it ended: before ``end`` if the next step is impossible.
+    """
+    symbols, begins = steps
+    origin, before, probability = beliefs
+    n = before.shape[1]
+    for t in range(begin, end):
+        r = t - origin
+        if begins[t]:
+            for i in range(n):
+                before[r, i] = initial[i]
+        for j in range(n):
+            before[r + 1, j] = 0.0
+        base = int(symbols[t]) * n
+        total = 0.0
+        for i in range(n):
+            weight = before[r, i]
+            if weight > 0.0:
+                for e in range(moves.starts[base + i], moves.starts[base + i + 1]):
+                    share = weight * moves.values[e]
+                    before[r + 1, moves.targets[e]] += share
+                    total += share
+        if not total > 0.0:
+            return t
+        probability[r] = total
+        for j in range(n):
+            share = before[r + 1, j] / total
+            before[r + 1, j] = share if share > _GONE else 0.0
+    return end
+
+
+@kernel
+def score_blocks(  # type: ignore[no-untyped-def]
+    moves, rows, roots, steps, beliefs, length, reach, first, last, message, counts, scores
+):
+    """The increments of the score of blocks ``first`` to ``last``, one row of ``scores`` each.
+
+    ``rows`` are the first coordinates of all rows of probabilities, ``roots`` the square roots of these. A block is
+    followed back at most ``reach`` steps beyond its beginning. ``message`` has two rows and ``counts`` one number for
+    every coordinate; both are scratch.
+    """
+    begins = steps.begins
+    for block in range(first, last):
+        begin, end = block * length, min(block * length + length, begins.shape[0])
+        counts[:] = 0.0
+        now = 0
+        for t in range(end - 1, begin - 1, -1):
+            if t == end - 1 or begins[t + 1]:
+                message[now, :] = 1.0
+            step_back(moves, steps, beliefs, t, message, now, counts)
+            now = 1 - now
+        if not begins[begin]:
+            message[now, :] -= 1.0
+            for t in range(begin - 1, max(begin - reach, beliefs.origin) - 1, -1):
+                if forgotten(beliefs.before, t + 1 - beliefs.origin, message, now):
+                    break
+                step_back(moves, steps, beliefs, t, message, now, counts)
+                now = 1 - now
+                if begins[t]:
+                    break
+        write_scores(counts, rows, roots, scores, block - first)
+
+
+@kernel
+def step_back(moves, steps, beliefs, t, message, now, counts):  # type: ignore[no-untyped-def]
+    """Carry ``message[now]`` from after step ``t`` to before it, as ``message[1 - now]``, and count its moves."""
+    r = t - beliefs.origin
+    n = message.shape[1]
+    base = int(steps.symbols[t]) * n
+    scale = 1.0 / beliefs.probability[r]
+    for i in range(n):
+        belief = beliefs.before[r, i]
+        total = 0.0
+        if belief > 0.0:
+            for e in range(moves.starts[base + i], moves.starts[base + i + 1]):
+                part = scale * moves.values[e] * message[now, moves.targets[e]]
+                total += part
+                if moves.moved[e] >= 0:
+                    counts[moves.moved[e]] += belief * part
+                if moves.shown[e] >= 0:
+                    counts[moves.shown[e]] += belief * part
+            for which in range(2):
+                if moves.left[base + i, which] >= 0:
+                    counts[moves.left[base + i, which]] += belief * total
+            if steps.begins[t] and moves.began[i] >= 0:
+                counts[moves.began[i]] += belief * total
+        message[1 - now, i] = total
+
+
+@kernel
+def forgotten(before, r, message, now):  # type: ignore[no-untyped-def]
+    """Whether the difference of two messages says nothing about the states any more."""
+    total = 0.0
+    for i in range(message.shape[1]):
+        total += before[r, i] * abs(message[now, i])
+    return total < _FORGOTTEN
+
+
+@kernel
+def write_scores(counts, rows, roots, scores, b):  # type: ignore[no-untyped-def]
+    """Half the score: of a row with counts n and roots x of its probabilities, n / x - x * sum(n)."""
+    for row in range(rows.shape[0] - 1):
+        visits = 0.0
+        for c in range(rows[row], rows[row + 1]):
+            visits += counts[c]
+        for c in range(rows[row], rows[row + 1]):
+            scores[b, c] = counts[c] / roots[c] - roots[c] * visits

@@ -1,0 +1,195 @@
+"""What every block of a log says about the numbers of a model, in a few passes whatever their number.
+
+The score of the first t steps is the expected complete-data score given them (Fisher's identity). A block [s, e) adds
+
+    E[counts of all steps before e | steps before e] - E[counts of all steps before s | steps before s]
+
+to the expected counts. In the model these increments have mean zero given all that came before, so that they are
+uncorrelated, and their outer products sum to the information of the log. Steps long before a block have forgotten it,
+so that a forward pass over the log and a short way back from every block are all it takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from unlatch.arrays import Floats, Ints
+from unlatch.core.budget import checkpoint
+from unlatch.core.pomdp import Emission
+from unlatch.errors import BeliefCollapseError
+from unlatch.learn.likelihood.forward_backward import WORK_PER_CALL, symbol_updates
+from unlatch.learn.likelihood.parameters import EncodedLog, Parameters
+
+__all__ = ["Coordinates", "block_scores"]
+
+_REACH = 1_000
+"""Steps before a block that it may still say something about. Most chains forget within tens of steps and the way back
+ends there; one that does not costs as many passes over the log as blocks fit into this, and is cut."""
+
+_BATCH_NUMBERS = 1 << 21
+"""Numbers in the scores of one batch, and in its beliefs: sixteen megabytes each."""
+
+_STEP_COST = 32
+"""What a step costs apart from its multiplications, in these."""
+
+
+@dataclass(frozen=True, eq=False)
+class Coordinates:
+    """Which probabilities of a model the scores are asked for, and in which order.
+
+    Attributes
+    ----------
+    numbers : tuple of arrays of int
+        One for each of `Parameters.blocks`, of its shape: the coordinate of every entry, -1 for none. The coordinates
+        of a row follow each other in the order of its entries. Where a row has some of its positive entries only, it is
+        read as the distribution over these, given that one of them came.
+    rows : array of int
+        The first coordinate of every row, and behind them the number of all.
+    """
+
+    numbers: tuple[Ints, ...]
+    rows: Ints
+
+    def __len__(self) -> int:
+        return int(self.rows[-1])
+
+    def roots(self, parameters: Parameters) -> Floats:
+        """The square roots of the probabilities; the squares of a row's sum to one."""
+        chosen = self.gathered(parameters.blocks)
+        sums = np.add.reduceat(chosen, self.rows[:-1]) if len(chosen) else chosen
+        roots: Floats = np.sqrt(chosen / np.repeat(sums, np.diff(self.rows)))
+        return roots
+
+    def gathered(self, blocks: tuple[Floats, ...]) -> Floats:
+        """The entries of arrays shaped as the model's, in the order of the coordinates."""
+        result = np.empty(len(self))
+        for values, numbers in zip(blocks, self.numbers, strict=True):
+            chosen = numbers >= 0
+            result[numbers[chosen]] = values[chosen]
+        return result
+
+
+def block_scores(
+    parameters: Parameters,
+    log: EncodedLog,
+    coordinates: Coordinates,
+    *,
+    length: int,
+    emission: Emission = "departure",
+    batch_numbers: int = _BATCH_NUMBERS,
+) -> Iterator[Floats]:
+    """Half the score of every block of ``length`` events in the square roots of the probabilities, batch by batch.
+
+    Of a row with roots x and increments n of its expected counts it is n / x - x sum(n); the score of the root
+    itself is twice as much. The last block may be shorter.
+
+    Yields
+    ------
+    array, shape (blocks of the batch, coordinates)
+        ``batch_numbers`` bounds its size, and does not change what is in it.
+
+    Raises
+    ------
+    BeliefCollapseError
+        If an observation is impossible under the model and the steps before it.
+    """
+    from unlatch.kernels import scores
+
+    states, blocks = parameters.n_states, -(-len(log) // length)
+    updates = symbol_updates(parameters, log, emission)
+    moves = _moves(updates, parameters, log, coordinates, emission)
+    steps = scores.Steps(log.symbols, log.begins)
+    roots = coordinates.roots(parameters)
+    size = int(max(1, min(blocks, batch_numbers // (len(coordinates) + 1), batch_numbers // (states * length))))
+    entries = float(np.count_nonzero(updates, axis=(1, 2)) @ log.pair_counts) / max(len(log), 1)
+    per_call = max(1, int(WORK_PER_CALL / ((length + _REACH) * (entries + states + _STEP_COST))))
+    message, counts = np.empty((2, states)), np.empty(len(coordinates))
+    beliefs = None
+    for first in range(0, blocks, size):
+        last = min(first + size, blocks)
+        beliefs = _carried(beliefs, first * length, size * length, states)
+        result = np.empty((last - first, len(coordinates)))
+        for begin in range(first, last, per_call):
+            checkpoint()
+            end = min(begin + per_call, last)
+            until = min(end * length, len(log))
+            done = scores.filter_steps(
+                moves, parameters.initial, steps, beliefs, begin * length, until
+            )
+            if done < until:
+                raise BeliefCollapseError(f"step {done}: impossible under the model and the steps before it")
+            scores.score_blocks(
+                moves,
+                coordinates.rows,
+                roots,
+                steps,
+                beliefs,
+                length,
+                _REACH,
+                begin,
+                end,
+                message,
+                counts,
+                result[begin - first : end - first],
+            )
+        yield result
+
+
+def _carried(previous: Any, begin: int, length: int, states: int) -> Any:
+    """Room for the beliefs of the next batch, with those before it that its blocks reach back to."""
+    from unlatch.kernels.scores import Beliefs
+
+    origin = max(begin - _REACH, 0)
+    room = Beliefs(
+        origin, np.zeros((begin - origin + length + 1, states)), np.ones(begin - origin + length + 1)
+    )
+    if previous is not None:
+        kept = slice(origin - previous.origin, begin - previous.origin + 1)
+        room.before[: begin - origin + 1] = previous.before[kept]
+        room.probability[: begin - origin + 1] = previous.probability[kept]
+    return room
+
+
+def _moves(
+    updates: Floats, parameters: Parameters, log: EncodedLog, coordinates: Coordinates, emission: Emission
+) -> Any:
+    """The nonzero entries of all symbols, each with the coordinates of the probabilities that it is a product of."""
+    from unlatch.kernels.scores import Moves
+
+    states = parameters.n_states
+    symbols, sources, targets = np.nonzero(updates)
+    starts = np.searchsorted(symbols * states + sources, np.arange(len(updates) * states + 1))
+    began, moved, shown, first, paid = _by_name(parameters, coordinates)
+    if parameters.shared:
+        shown = np.repeat(shown, log.n_actions, axis=0)
+    actions, observations = log.pair_actions[symbols], log.pair_observations[symbols]
+    step = log.is_step[symbols]
+    left = np.full((len(updates), states, 2), -1)
+    if emission == "departure":
+        left[log.is_step, :, 0] = shown[log.pair_actions, :, log.pair_observations][log.is_step]
+    if first is not None:
+        left[~log.is_step, :, 0] = first.T[log.pair_observations[~log.is_step]]
+    if paid is not None and len(log.reward_values):
+        left[log.is_step, :, 1] = paid[log.pair_actions, :, log.pair_rewards][log.is_step]
+    reached = shown[actions, targets, observations]
+    return Moves(
+        starts=starts,
+        targets=targets,
+        values=updates[symbols, sources, targets],
+        moved=np.where(step, moved[actions, sources, targets], -1),
+        shown=np.where(step & (emission == "arrival"), reached, -1),
+        left=left.reshape(-1, 2),
+        began=began,
+    )
+
+
+def _by_name(parameters: Parameters, coordinates: Coordinates) -> tuple[Any, ...]:
+    """The coordinates of initial, transitions, observations, first and rewards; None for those that there are not."""
+    rest = list(coordinates.numbers[3:])
+    first = rest.pop(0) if parameters.first is not None else None
+    paid = rest.pop(0) if parameters.rewards is not None else None
+    return (*coordinates.numbers[:3], first, paid)
