@@ -235,6 +235,10 @@ class ExpectedCounts:
     shared: bool = False
 
     @property
+    def n_states(self) -> int:
+        return len(self.initial)
+
+    @property
     def blocks(self) -> tuple[Floats, ...]:
         """The uses of all of `Parameters.blocks`."""
         shown = self.observations

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from unlatch.arrays import Flags, Floats
+from unlatch.arrays import Floats, Ints
 from unlatch.learn.likelihood.climb import Ascent
+from unlatch.learn.likelihood.marginal import Candidate, choice_cost
 from unlatch.learn.likelihood.parameters import ExpectedCounts, Parameters
+from unlatch.learn.significance import USED
 
 __all__ = [
-    "cheapest_pairs",
     "disjoint_pairs",
     "doubled_states",
+    "merge_gains",
     "merge_proposals",
+    "merged_counts",
     "merged_states",
     "tidied",
     "with_shared_rows",
@@ -30,6 +34,8 @@ _UNUSED = 1e-3
 """Expected uses below which an entry of a candidate is dropped."""
 
 _MERGES_TRIED = 6
+
+Pair = tuple[int, int]
 
 
 def tidied(ascent: Ascent) -> Ascent:
@@ -97,59 +103,104 @@ def with_shared_rows(ascent: Ascent) -> Parameters:
     )
 
 
-def merge_proposals(ascent: Ascent) -> Iterator[Parameters]:
-    """Models with fewer states, the most promising first.
+def merge_proposals(candidate: Candidate) -> Iterator[list[Pair]]:
+    """Pairs of states to merge at once, the most promising first.
 
-    First all cheap pairs at once, then fewer and fewer of them, then the cheapest pairs one by one: after a
+    First all pairs at once that should gain, then fewer and fewer of them, then the best pairs one by one: after a
     doubling that did not pay every state has a twin, and merging twins singly would take long.
     """
-    pairs = cheapest_pairs(ascent.counts, ascent.parameters.terminal)
-    visits = ascent.visits
-    disjoint = disjoint_pairs(pairs)
-    size = len(disjoint)
+    pairs, gains = merge_gains(candidate)
+    paying = disjoint_pairs(pairs[: int((gains > 0).sum())])
+    size = len(paying)
     while size > 1:
-        yield merged_states(ascent.parameters, disjoint[:size], visits)
+        yield paying[:size]
         size //= 2
     for pair in pairs[:_MERGES_TRIED]:
-        yield merged_states(ascent.parameters, [pair], visits)
+        yield [pair]
 
 
-def cheapest_pairs(counts: ExpectedCounts, terminal: Flags | None = None) -> list[tuple[int, int]]:
-    """All pairs of states, those first whose merging should cost the fewest nats. A ``terminal`` state, in which
-    nothing more happens, goes with its like only.
+def merge_gains(candidate: Candidate) -> tuple[list[Pair], Floats]:
+    """All pairs of states and the nats of evidence that their merging should gain, the best first.
 
-    The cost is that of giving both states the same rows, were the hidden states known: rarely visited states are
-    cheap to merge even if their rows differ, often visited ones only if they agree.
+    A state in which nothing more happens goes with its like only. What is lost in likelihood is taken from what would
+    be lost were the hidden states known, in proportion to what the log says about the numbers; what is saved is what
+    the numbers cost.
     """
-    if terminal is None:
-        terminal = np.zeros(len(counts.initial), dtype=bool)
-    cost = _merging_costs(counts.observations)
-    cost += _merging_costs(counts.transitions, among_states=True)
-    if counts.rewards is not None:
-        cost += _merging_costs(counts.rewards)
+    counts, terminal = candidate.ascent.counts, candidate.ascent.parameters.terminal
+    moves, shown = _moves_merged(counts), [_rows_merged(rows) for rows in counts.blocks[2:]]
     ends = np.flatnonzero(terminal)
-    cost[ends[:, None], ends] = _ending_costs(counts.transitions[:, :, terminal])
-    i, j = np.triu_indices(len(cost), 1)
+    lost = moves.lost + sum(change.lost for change in shown)
+    lost[ends[:, None], ends] = _ending_costs(counts.transitions[:, :, terminal])
+    gains = -candidate.seen_share * lost - np.log(counts.n_states)
+    for change in (moves, *shown):
+        gains += change.saved - candidate.relief * (change.used - change.rows)
+    i, j = np.triu_indices(len(gains), 1)
     alike = terminal[i] == terminal[j]
     i, j = i[alike], j[alike]
-    order = np.argsort(cost[i, j], kind="stable")
-    return [(int(i[k]), int(j[k])) for k in order]
+    order = np.argsort(-gains[i, j], kind="stable")
+    return [(int(i[k]), int(j[k])) for k in order], gains[i, j][order]
 
 
-def _merging_costs(counts: Floats, *, among_states: bool = False) -> Floats:
-    """Nats lost by every two states (n, n) that share their rows of ``counts`` (actions, states, outcomes).
+@dataclass(frozen=True, eq=False)
+class _Merged:
+    """What merging every two states (n, n) does to one block of rows: likelihood lost were the states known, nats of
+    complete evidence saved otherwise, and how many used entries and visited rows fewer there are."""
 
-    Where outcomes are states, the two are also one as outcomes.
-    """
+    lost: Floats
+    saved: Floats
+    used: Floats
+    rows: Floats
+
+
+def _moves_merged(counts: ExpectedCounts) -> _Merged:
+    """Of the transitions, where both states are one as outcomes too."""
+    from unlatch.kernels.merging import merge_outcomes, merge_rows
+
+    moves, n = counts.transitions, counts.n_states
+    changes = _no_changes(n)
+    merge_rows(_sparse_rows(moves), np.ones(len(moves)), USED, True, changes)
+    used = moves > USED
+    merge_outcomes(
+        _sparse_rows(moves.transpose(0, 2, 1)), used.sum(axis=2), np.where(used, moves, 0.0).sum(axis=2), USED, changes
+    )
+    entries, rows = used.sum(), used.any(axis=2).sum()
+    left = (rows - changes.rows) * (n - 1)
+    choice = choice_cost(rows * n, entries) - choice_cost(left, np.minimum(entries - changes.used, left))
+    return _Merged(changes.lost, changes.numbers + choice, changes.used, changes.rows)
+
+
+def _rows_merged(counts: Floats) -> _Merged:
+    """Of rows of outcomes that are no states."""
+    from unlatch.kernels.merging import merge_rows
+
+    rows = counts.reshape(-1, *counts.shape[-2:])
+    changes = _no_changes(rows.shape[1])
+    possible = (rows.sum(axis=1) > 0).sum(axis=1)
+    merge_rows(_sparse_rows(rows), possible.astype(float), USED, False, changes)
+    used = rows > USED
+    places = (possible[:, None] * used.any(axis=2)).sum()
+    choice = choice_cost(places, used.sum()) - choice_cost(
+        places - changes.places, np.minimum(used.sum() - changes.used, places - changes.places)
+    )
+    return _Merged(changes.lost, changes.numbers + choice, changes.used, changes.rows)
+
+
+def _no_changes(n: int) -> Any:
+    from unlatch.kernels.merging import Changes
+
+    return Changes(*(np.zeros((n, n)) for _ in Changes._fields))
+
+
+def _sparse_rows(counts: Floats) -> Any:
+    """The entries of ``counts`` (kinds, states, outcomes) that are not zero, as the kernels read them."""
+    from unlatch.kernels.merging import Rows
+
+    kinds, states, outcomes = np.nonzero(counts)
     n = counts.shape[1]
-    costs = np.zeros((n, n))
-    for i in range(n):
-        mine, others = counts[:, i, None, :], counts
-        if among_states:
-            mine, others = _pooled_outcomes(mine, others, i)
-        apart = _row_likelihoods(np.broadcast_to(mine, others.shape)) + _row_likelihoods(others)
-        costs[i] = (apart - _row_likelihoods(mine + others)).sum(axis=0)
-    return costs
+    number = kinds * n + states
+    starts = np.searchsorted(number, np.arange(counts.shape[0] * n + 1))
+    begins = starts[np.arange(counts.shape[0])[:, None] * n + np.arange(n + 1)]
+    return Rows(begins, outcomes, counts[kinds, states, outcomes])
 
 
 def _ending_costs(moves: Floats) -> Floats:
@@ -163,17 +214,6 @@ def _ending_costs(moves: Floats) -> Floats:
     return costs
 
 
-def _pooled_outcomes(mine: Floats, others: Floats, i: int) -> tuple[Floats, Floats]:
-    """Rows of state ``i`` and of every state j, with the outcomes i and j added up in j."""
-    n = others.shape[1]
-    mine, others = np.repeat(mine, n, axis=1), others.copy()
-    states = np.arange(n)
-    for rows in (mine, others):
-        rows[:, states, states] += np.where(states == i, 0.0, rows[:, :, i])
-        rows[:, states != i, i] = 0.0
-    return mine, others
-
-
 def _row_likelihoods(counts: Floats) -> Floats:
     """The largest log-likelihood of every row of counts."""
     total = counts.sum(axis=-1)
@@ -183,7 +223,7 @@ def _row_likelihoods(counts: Floats) -> Floats:
     return result
 
 
-def disjoint_pairs(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def disjoint_pairs(pairs: list[Pair]) -> list[Pair]:
     """The first pairs first, every state in one pair at most."""
     taken: set[int] = set()
     chosen = []
@@ -194,15 +234,9 @@ def disjoint_pairs(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return chosen
 
 
-def merged_states(parameters: Parameters, pairs: list[tuple[int, int]], visits: Floats) -> Parameters:
+def merged_states(parameters: Parameters, pairs: list[Pair], visits: Floats) -> Parameters:
     """Each pair as one state: rows averaged by visits, what led to either now leads to it."""
-    n = len(parameters.initial)
-    owner = np.arange(n)
-    for i, j in pairs:
-        owner[j] = i
-    kept, owner = np.unique(owner, return_inverse=True)
-    member = np.zeros((n, len(kept)))
-    member[np.arange(n), owner] = 1.0
+    kept, member = _membership(len(parameters.initial), pairs)
     weights = member.T * (visits + 1e-9)
     weights /= weights.sum(axis=1, keepdims=True)
     return Parameters(
@@ -213,3 +247,27 @@ def merged_states(parameters: Parameters, pairs: list[tuple[int, int]], visits: 
         rewards=None if parameters.rewards is None else weights @ parameters.rewards,
         terminal=parameters.terminal[kept],
     )
+
+
+def merged_counts(counts: ExpectedCounts, pairs: list[Pair]) -> ExpectedCounts:
+    """What the counts would be if each pair were one state and all else stayed."""
+    _, member = _membership(counts.n_states, pairs)
+    return replace(
+        counts,
+        initial=counts.initial @ member,
+        transitions=member.T @ counts.transitions @ member,
+        observations=member.T @ counts.observations,
+        first=None if counts.first is None else member.T @ counts.first,
+        rewards=None if counts.rewards is None else member.T @ counts.rewards,
+    )
+
+
+def _membership(n: int, pairs: list[Pair]) -> tuple[Ints, Floats]:
+    """The states that are left, and which of them every state belongs to, shape (n, left)."""
+    owner = np.arange(n)
+    for i, j in pairs:
+        owner[j] = i
+    kept, owner = np.unique(owner, return_inverse=True)
+    member = np.zeros((n, len(kept)))
+    member[np.arange(n), owner] = 1.0
+    return kept, member

@@ -1,0 +1,141 @@
+"""The evidence for a model: the probability of the log under it, whatever its numbers.
+
+One criterion for all that is compared: how many states, which entries are zero, which state shows the observation,
+whether rows are shared. The derivation is in docs/formulas.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import gammaln
+
+from unlatch.arrays import Floats, Ints
+from unlatch.learn.likelihood.climb import Ascent
+from unlatch.learn.likelihood.information import missing_information
+from unlatch.learn.likelihood.objective import Likelihood
+from unlatch.learn.likelihood.parameters import ExpectedCounts, Parameters
+from unlatch.learn.significance import USED
+
+__all__ = ["Candidate", "choice_cost", "complete_evidence", "free_parameters", "judged"]
+
+_JEFFREYS = 0.5
+"""Prior count of every entry that a row uses: the prior that is uniform in the square roots of its probabilities."""
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A model at the maximum of its likelihood, or near it, with the evidence for it.
+
+    Attributes
+    ----------
+    ascent : Ascent
+    complete : float
+        What the numbers cost if the hidden states had been seen (`complete_evidence`), a negative number.
+    hidden : float
+        Nats of it that the log does not charge, since it says less about the numbers than the states would.
+    """
+
+    ascent: Ascent
+    complete: float
+    hidden: float
+
+    @property
+    def score(self) -> float:
+        """Logarithm of the evidence, in nats."""
+        return self.ascent.log_likelihood + self.complete + self.hidden
+
+    @property
+    def parameters(self) -> Parameters:
+        return self.ascent.parameters
+
+    @property
+    def n_states(self) -> int:
+        return self.ascent.n_states
+
+    @property
+    def log_likelihood(self) -> float:
+        return self.ascent.log_likelihood
+
+    @cached_property
+    def free(self) -> int:
+        """Free parameters, those of where episodes begin apart."""
+        return free_parameters(self.ascent)
+
+    @property
+    def relief(self) -> float:
+        """Nats that the log does not charge, a parameter."""
+        return self.hidden / max(self.free, 1)
+
+    @property
+    def seen_share(self) -> float:
+        """What the log says about a parameter, as a share of what the hidden states would say; the geometric mean."""
+        return float(np.exp(-2 * self.relief))
+
+
+def judged(ascent: Ascent, likelihood: Likelihood) -> Candidate:
+    """The evidence for a model: of the probability of the log under it, whatever its numbers.
+
+    What the numbers cost is first taken as if the hidden states had been seen, where it is exact; then the log gets
+    back what it cannot have charged.
+    """
+    hidden = max(0.0, missing_information(ascent, likelihood))
+    return Candidate(ascent, complete_evidence(ascent.counts), hidden)
+
+
+def complete_evidence(counts: ExpectedCounts) -> float:
+    """Nats by which the evidence would differ from the likelihood if the expected counts had been seen.
+
+    Negative but for the number of ways to name the states, which are as many models.
+    """
+    start, moves, *shown = counts.blocks
+    total = float(gammaln(len(start) + 1))
+    total += _of_block(start[None], len(start)) + _of_block(moves, len(start))
+    for rows in shown:
+        possible = (rows.sum(axis=-2) > 0).sum(axis=-1)  # what was ever shown after the action
+        total += _of_block(rows, possible[..., None])
+    return total
+
+
+def free_parameters(ascent: Ascent) -> int:
+    """Numbers that the log had a say in: entries with expected uses, less one per row."""
+    return sum(int(np.maximum(_used(rows) - 1, 0).sum()) for rows in ascent.counts.blocks[1:])
+
+
+def _used(rows: Floats) -> Ints:
+    """How many entries of every row the log has used."""
+    used: Ints = (rows > USED).sum(axis=-1)
+    return used
+
+
+def _of_block(rows: Floats, possible: ArrayLike) -> float:
+    """Of all rows of one kind, given how many entries each might use."""
+    n = np.where(rows > USED, rows, 0.0)
+    used, visits = _used(rows), n.sum(axis=-1)
+    visited = used > 0
+    if not visited.any():
+        return 0.0
+    places = int(np.broadcast_to(possible, used.shape)[visited].sum())
+    return _numbers(n[visited], used[visited], visits[visited]) - float(
+        choice_cost(places, used.sum())
+    )
+
+
+def _numbers(n: Floats, used: Ints, visits: Floats) -> float:
+    """Logarithm of the Dirichlet-multinomial probability of the rows' counts over what the best numbers would give."""
+    taken = n > 0
+    counts = n[taken]
+    best = (counts * np.log(counts)).sum() - (visits * np.log(visits)).sum()
+    mixed = (gammaln(counts + _JEFFREYS) - gammaln(_JEFFREYS)).sum()
+    mixed += (gammaln(_JEFFREYS * used) - gammaln(visits + _JEFFREYS * used)).sum()
+    return float(mixed - best)
+
+
+def choice_cost(places: ArrayLike, used: ArrayLike) -> Floats:
+    """Nats to say which of the entries are used, if any share of them is as likely beforehand as any other."""
+    n, k = np.asarray(places), np.asarray(used)
+    cost: Floats = np.log(n + 1.0) + gammaln(n + 1.0) - gammaln(k + 1.0) - gammaln(n - k + 1.0)
+    return cost
