@@ -11,7 +11,7 @@ so that a forward pass over the log and a short way back from every block are al
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,7 +64,7 @@ class Coordinates:
         roots: Floats = np.sqrt(chosen / np.repeat(sums, np.diff(self.rows)))
         return roots
 
-    def gathered(self, blocks: tuple[Floats, ...]) -> Floats:
+    def gathered(self, blocks: Sequence[Floats]) -> Floats:
         """The entries of arrays shaped as the model's, in the order of the coordinates."""
         result = np.empty(len(self))
         for values, numbers in zip(blocks, self.numbers, strict=True):
@@ -104,7 +104,9 @@ def block_scores(
     moves = _moves(updates, parameters, log, coordinates, emission)
     steps = scores.Steps(log.symbols, log.begins)
     roots = coordinates.roots(parameters)
-    size = int(max(1, min(blocks, batch_numbers // (len(coordinates) + 1), batch_numbers // (states * length))))
+    size = int(
+        max(1, min(blocks, batch_numbers // (len(coordinates) + 1), batch_numbers // (states * length)))
+    )
     entries = float(np.count_nonzero(updates, axis=(1, 2)) @ log.pair_counts) / max(len(log), 1)
     per_call = max(1, int(WORK_PER_CALL / ((length + _REACH) * (entries + states + _STEP_COST))))
     message, counts = np.empty((2, states)), np.empty(len(coordinates))
@@ -117,9 +119,7 @@ def block_scores(
             checkpoint()
             end = min(begin + per_call, last)
             until = min(end * length, len(log))
-            done = scores.filter_steps(
-                moves, parameters.initial, steps, beliefs, begin * length, until
-            )
+            done = scores.filter_steps(moves, parameters.initial, steps, beliefs, begin * length, until)
             if done < until:
                 raise BeliefCollapseError(f"step {done}: impossible under the model and the steps before it")
             scores.score_blocks(

@@ -28,8 +28,9 @@ _DOUBT = 0.5
 """Share of a parameter's price that an entry must be worth to stay. The whole price would be that of BIC, but closing
 an entry wrongly costs about three standard errors, and leaving one open wrongly costs less than one."""
 
-_MAX_INFORMATION = 150
-"""Free entries up to which the information matrix is computed, at two passes over the log each."""
+_MAX_INFORMATION = 1_000
+"""Entries up to which zeros are judged by the information matrix. Its inverse, and that of the chosen part for every
+candidate, are cheap up to here."""
 
 _NEGLIGIBLE = 1e-9
 
@@ -174,6 +175,8 @@ def _insignificant(ascent: Ascent, likelihood: Likelihood) -> list[Entry]:
     if size > _MAX_INFORMATION:
         return []
     information = information_matrix(roots, likelihood, stage="judging zeros")
+    if information is None:
+        return []
     covariance = linalg.inverse(information)
     price = _price(likelihood.steps)
     halves = roots.start / 2
