@@ -16,21 +16,25 @@ __all__ = ["Evidence"]
 
 @dataclass(frozen=True)
 class Evidence:
-    """The penalized likelihood of every number of states that was tried, and what follows from it.
+    """The evidence for every number of states that was tried, and what follows from it.
+
+    That for a model is the probability of the log under it, whatever its numbers (docs/formulas.md).
 
     Attributes
     ----------
     states : int
         The number chosen.
     scores : mapping of int to float
-        Nats of penalized likelihood (BIC) relative to the chosen model, by number of states.
+        Nats of evidence relative to the chosen model, by number of states. Those beside the chosen number and the
+        runner-up are of the search, from shorter climbs on part of a long log.
     runner_up : int or None
-        The number with the next best score.
+        The best other number of those whose models were climbed to the end, and given their zeros, as the chosen one
+        was.
     gap : float
         How many nats the runner-up lies behind, never negative; infinite if nothing else was compared. Zero where the
         count was fixed by the caller and another one scores higher: then ``scores`` says by how much.
     steps : int
-        Steps of the log that the comparison was made on.
+        Steps of the log that chosen model and runner-up were compared on.
     steps_to_settle : int or None
         How many more steps of the same kind should bring the gap to 5 nats; 0 if it is there already, None if
         that cannot be told.
@@ -46,6 +50,9 @@ class Evidence:
         the end.
     emissions_given_up : tuple of str
         Those whose search ended early, as they had more states than another and were behind nevertheless.
+    predictive_states : int or None
+        The number of states that predicts further steps best, among those compared to the end: where states are faint,
+        fewer may predict better than the log has evidence for, or more. None if that was not looked at.
     """
 
     states: int
@@ -59,6 +66,7 @@ class Evidence:
     emission: str = ""
     emission_scores: Mapping[str, float] = field(default_factory=dict)
     emissions_given_up: tuple[str, ...] = ()
+    predictive_states: int | None = None
 
     def __post_init__(self) -> None:
         if not self.gap >= 0:
@@ -87,6 +95,8 @@ class Evidence:
             text = f"{states}; runner-up {self.runner_up}, {self.gap:.1f} nats behind on {self.steps} steps"
         if self.steps_to_settle:
             text += f"; about {self.steps_to_settle} more steps would settle it"
+        if self.predictive_states not in (None, self.states):
+            text += f"; {self.predictive_states} predict further steps better"
         if np.isfinite(self.emission_gap):
             text += f"; emission: {self.emission}, by {self.emission_gap:.1f} nats"
         elif self.emissions_given_up:
@@ -128,6 +138,7 @@ class Evidence:
                     str(name): float(score) for name, score in values.get("emission_scores", {}).items()
                 },
                 emissions_given_up=tuple(str(name) for name in values.get("emissions_given_up", ())),
+                predictive_states=_optional("predictive_states", values.get("predictive_states")),
             )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise DataError(f"evidence: {type(error).__name__}: {error}") from None

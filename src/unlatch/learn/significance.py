@@ -22,10 +22,10 @@ __all__ = [
     "HETEROGENEOUS_SIGMAS",
     "KERNEL_VARIANCES",
     "LEAK_VARIANCES",
-    "OPPORTUNITIES",
     "RESIDUAL_VARIANCES",
     "ROUNDING",
     "SINGULAR_VALUE_MARGIN",
+    "UNSEEN",
     "USED",
     "jackknife_variance",
 ]
@@ -33,9 +33,9 @@ __all__ = [
 USED = 0.5
 """Expected uses from which on the log has used an entry, a row or a state at all: more likely than not once."""
 
-OPPORTUNITIES = 30.0
-"""Visits of a row that establish its zeros: what has a probability of a tenth would have been missed in one case in
-twenty. After fewer a zero may be luck, and the next log may show it."""
+UNSEEN = 0.01
+"""How often a row may be expected to show, in a log as long as this one, what it has not shown so far, and still keep
+its zeros: rows are many, and one such step makes a whole log impossible."""
 
 EXACT = 1e-9
 """Relative size below which a number of an exact model is rounding."""

@@ -17,8 +17,8 @@ from unlatch.core.pomdp import POMDP
 from unlatch.core.trajectory import Trajectory
 from unlatch.domains import by_name
 from unlatch.errors import UsageError
-from unlatch.learn.likelihood.bic import penalized_likelihood
-from unlatch.learn.likelihood.climb import Ascent, evaluated
+from unlatch.learn.likelihood.climb import evaluated
+from unlatch.learn.likelihood.marginal import Candidate, judged
 from unlatch.learn.likelihood.objective import Likelihood
 from unlatch.learn.likelihood.parameters import parameters_of
 from unlatch.learn.likelihood.refine import RefineResult, refine
@@ -177,21 +177,21 @@ def _compare(row: Row, result: LearnResult, best: RefineResult, truth: POMDP, lo
     row["evidence_gap"] = None if result.evidence is None else result.evidence.gap
     ours, reached = (_from_likeliest_start(model, log) for model in (result.pomdp, best.pomdp))
     row["log_likelihood_gap"] = ours.log_likelihood - reached.log_likelihood
-    row["penalized_gap"] = penalized_likelihood(ours, len(log)) - penalized_likelihood(reached, len(log))
+    row["evidence_gap_to_truth"] = ours.score - reached.score
     measure_model(row, result.pomdp, truth)
     reference: Row = {}
     measure_model(reference, best.pomdp, truth)
     row.update({f"best_{name}": reference[name] for name in ("observation_l1_all", "transition_l1")})
 
 
-def _from_likeliest_start(model: POMDP, log: Trajectory) -> Ascent:
+def _from_likeliest_start(model: POMDP, log: Trajectory) -> Candidate:
     """The model with the start that its log has made likely, by a few rounds of EM for that alone."""
     likelihood = Likelihood.of(log, model.emission, model)
     ascent = evaluated(parameters_of(model), likelihood)
     for _ in range(_ROUNDS):
         start = ascent.counts.initial / ascent.counts.initial.sum()
         ascent = evaluated(replace(ascent.parameters, initial=start), likelihood)
-    return ascent
+    return judged(ascent, likelihood)
 
 
 def system(name: str) -> POMDP:

@@ -2,33 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
 from unlatch.core.evidence import Evidence
+from unlatch.errors import NumericalError
+from unlatch.learn.likelihood.marginal import Candidate
+from unlatch.learn.likelihood.objective import Hypothesis, Likelihood
+from unlatch.learn.likelihood.starts import climb_or_open
 
-__all__ = ["SETTLED", "weigh"]
+__all__ = ["SETTLED", "predictive_states", "weigh"]
 
 SETTLED = 5.0
-"""Nats of penalized likelihood (odds of about 150 to 1) at which a count is called settled."""
+"""Nats of evidence (odds of about 150 to 1) at which a count is called settled."""
+
+_LEARNED_FROM = 0.75
+"""Share of the log that models are learned from, to see which predicts the rest better."""
+
+_PASSES = 50
 
 
 def weigh(
-    states: int, scores: Mapping[int, float], steps: int, complete: bool, *, fixed: bool = False
+    states: int,
+    scores: Mapping[int, float],
+    steps: int,
+    complete: bool,
+    *,
+    compared: Iterable[int] = (),
+    fixed: bool = False,
 ) -> Evidence:
-    """Evidence from absolute scores of models compared on the same ``steps``.
+    """Evidence from scores of models relative to the chosen one.
 
-    Unless the caller fixed it, the chosen count is the one with the best score.
+    The runner-up is the best of those ``compared`` on the same ``steps`` as the chosen one, to which all scores belong
+    if none is named. Unless the caller fixed it, the chosen count is the one with the best score.
     """
-    relative = {count: score - scores[states] for count, score in sorted(scores.items())}
-    others = {count: score for count, score in relative.items() if count != states}
-    if not others:
+    relative = dict(sorted(scores.items()))
+    rivals = {n: relative[n] for n in (set(compared) or set(relative)) if n != states}
+    if not rivals:
         return Evidence(states, relative, None, np.inf, steps, None, complete, fixed)
-    runner_up = max(others, key=lambda count: others[count])
-    gap = max(-others[runner_up], 0.0) if fixed else -others[runner_up]
+    runner_up = max(rivals, key=lambda count: rivals[count])
+    gap = max(-rivals[runner_up], 0.0)
     more = _more_steps(gap, steps, runner_up < states)
     return Evidence(states, relative, runner_up, gap, steps, more, complete, fixed)
+
+
+def predictive_states(
+    found: Mapping[int, Candidate], states: int, hypothesis: Hypothesis, likelihood: Likelihood
+) -> int:
+    """The number of states whose model predicts further steps best, as far as models are at hand.
+
+    The likelihood of the log flatters a model by about a nat for each of its parameters (Akaike). Where another number
+    comes out ahead by that, both models are climbed on the first part of the log and predict the rest.
+    """
+    expected = {n: candidate.log_likelihood - candidate.free for n, candidate in found.items()}
+    other = max(expected, key=lambda n: expected[n], default=states)
+    if other == states or states not in found:
+        return states
+    part = hypothesis.likelihood(max(1, int(_LEARNED_FROM * likelihood.steps)))
+    ahead = _predicted(found[other], part, likelihood) - _predicted(found[states], part, likelihood)
+    return other if ahead > SETTLED else states
+
+
+def _predicted(candidate: Candidate, part: Likelihood, whole: Likelihood) -> float:
+    """Log-likelihood of the rest of the log under the model that its first part leads to."""
+    climbed = climb_or_open(candidate.parameters, part, passes=_PASSES, stage="predicting")
+    try:
+        return whole.counts(climbed.parameters).log_likelihood - climbed.log_likelihood
+    except NumericalError:
+        return -np.inf
 
 
 def _more_steps(gap: float, steps: int, too_few: bool) -> int | None:

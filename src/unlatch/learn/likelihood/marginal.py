@@ -13,14 +13,22 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
-from unlatch.arrays import Floats, Ints
+from unlatch.arrays import Flags, Floats, Ints
 from unlatch.learn.likelihood.climb import Ascent
 from unlatch.learn.likelihood.information import missing_information
 from unlatch.learn.likelihood.objective import Likelihood
 from unlatch.learn.likelihood.parameters import ExpectedCounts, Parameters
 from unlatch.learn.significance import USED
 
-__all__ = ["Candidate", "choice_cost", "complete_evidence", "free_parameters", "judged"]
+__all__ = [
+    "Candidate",
+    "choice_cost",
+    "complete_evidence",
+    "entry_prices",
+    "free_parameters",
+    "judged",
+    "unseen_odds",
+]
 
 _JEFFREYS = 0.5
 """Prior count of every entry that a row uses: the prior that is uniform in the square roots of its probabilities."""
@@ -105,6 +113,43 @@ def free_parameters(ascent: Ascent) -> int:
     return sum(int(np.maximum(_used(rows) - 1, 0).sum()) for rows in ascent.counts.blocks[1:])
 
 
+def entry_prices(counts: ExpectedCounts) -> list[Floats]:
+    """Nats of `complete_evidence` that every single entry of every block costs."""
+    start, moves, *shown = counts.blocks
+    prices = [np.zeros_like(start), _entry_prices(moves, len(start))]
+    for rows in shown:
+        prices.append(_entry_prices(rows, (rows.sum(axis=-2) > 0).sum(axis=-1)[..., None]))
+    return prices
+
+
+def _entry_prices(rows: Floats, possible: ArrayLike) -> Floats:
+    used, places = _used(rows), _places(rows, possible)
+    entries = used.sum()
+    choice = choice_cost(places, entries) - choice_cost(places, max(entries - 1, 0))
+    n, v = np.maximum(rows, USED), np.maximum(rows.sum(axis=-1), USED)
+    m = np.maximum(used, 2)
+    fewer = gammaln((m - 1) / 2) - gammaln(v + (m - 1) / 2) - gammaln(m / 2) + gammaln(v + m / 2)
+    own = gammaln(n + _JEFFREYS) - gammaln(_JEFFREYS) - n * np.log(n)
+    prices: Floats = fewer[..., None] - own + choice
+    return prices
+
+
+def unseen_odds(uses: Floats, unseen: Flags) -> Floats:
+    """For every row of a block, the odds that an entry which the log has not seen is used nevertheless.
+
+    Before the log they are those of all entries of the block. An entry that is used would not have stayed unseen
+    often: its place in the row has cost the row ever more of its evidence.
+    """
+    used = _used(uses)
+    visited = used > 0
+    entries, places = used.sum(), used.sum() + unseen[visited].sum()
+    before = (entries + 1.0) / (places - entries + 1.0)
+    m, v = np.maximum(used, 1), uses.sum(axis=-1)
+    unlikely = gammaln((m + 1) / 2) - gammaln(v + (m + 1) / 2) - gammaln(m / 2) + gammaln(v + m / 2)
+    odds: Floats = before * np.exp(unlikely)
+    return odds
+
+
 def _used(rows: Floats) -> Ints:
     """How many entries of every row the log has used."""
     used: Ints = (rows > USED).sum(axis=-1)
@@ -118,10 +163,14 @@ def _of_block(rows: Floats, possible: ArrayLike) -> float:
     visited = used > 0
     if not visited.any():
         return 0.0
-    places = int(np.broadcast_to(possible, used.shape)[visited].sum())
-    return _numbers(n[visited], used[visited], visits[visited]) - float(
-        choice_cost(places, used.sum())
-    )
+    choice = float(choice_cost(_places(rows, possible), used.sum()))
+    return _numbers(n[visited], used[visited], visits[visited]) - choice
+
+
+def _places(rows: Floats, possible: ArrayLike) -> int:
+    """How many entries the visited rows might use."""
+    visited = _used(rows) > 0
+    return int(np.broadcast_to(possible, visited.shape)[visited].sum())
 
 
 def _numbers(n: Floats, used: Ints, visits: Floats) -> float:

@@ -18,7 +18,7 @@ from unlatch.learn.likelihood.climb import Ascent, evaluated
 from unlatch.learn.likelihood.objective import Likelihood
 from unlatch.learn.likelihood.parameters import ExpectedCounts, Parameters, parameters_of
 from unlatch.learn.likelihood.starts import possible, smoothed
-from unlatch.learn.likelihood.zeros import maximize
+from unlatch.learn.likelihood.zeros import maximize, simplest
 
 __all__ = ["RefineResult", "refine", "with_parameters"]
 
@@ -74,8 +74,8 @@ def refine(
 ) -> RefineResult:
     """Climb to the maximum of the likelihood from ``pomdp``.
 
-    Zeros of ``pomdp`` stay zeros as long as they allow the log. With ``zeros``, entries are set to zero where the
-    likelihood hardly suffers: to stay, an entry must be worth a quarter of the logarithm of the number of steps.
+    Zeros of ``pomdp`` stay zeros as long as they allow the log. With ``zeros``, entries are set to zero where there is
+    more evidence for the model without them.
 
     Parameters
     ----------
@@ -98,7 +98,10 @@ def refine(
     before = pomdp.log_likelihood(log)
     best, removed = evaluated(possible(parameters_of(pomdp), likelihood), likelihood), 0
     with budget.ending():
-        best, removed = maximize(parameters_of(pomdp), likelihood, passes=passes, zeros=zeros)
+        whole = best = maximize(parameters_of(pomdp), likelihood, passes=passes)
+        if zeros:
+            best = simplest(whole, likelihood, passes=passes).ascent
+            removed = _positive(whole) - _positive(best)
     return RefineResult(
         pomdp=with_parameters(pomdp, best.parameters),
         log_likelihood=best.log_likelihood,
@@ -110,6 +113,11 @@ def refine(
         complete=not budget.stopped,
         diagnostics=convergence_notes(best),
     )
+
+
+def _positive(ascent: Ascent) -> int:
+    """Entries that are not zero."""
+    return sum(int(np.count_nonzero(rows)) for rows in ascent.parameters)
 
 
 def with_parameters(pomdp: POMDP, parameters: Parameters) -> POMDP:

@@ -29,6 +29,7 @@ from unlatch.learn.likelihood.split_merge import (
     tidied,
 )
 from unlatch.learn.likelihood.starts import (
+    DENSE_STATES,
     climb_or_open,
     completed,
     opened,
@@ -45,9 +46,6 @@ __all__ = ["StateSearch", "search_hypotheses", "search_states"]
 
 _STICKINESS = (0.9, 0.7, 0.5)
 """How persistent the new hidden bit starts out; the best of the three is kept."""
-
-_SPARSE_FROM = 8
-"""States beyond which zeros make passes faster."""
 
 _STEPS_PER_STATE = 8_000
 _MOST_PER_STATE = 40_000
@@ -130,10 +128,11 @@ def search_hypotheses(
     hypotheses: Sequence[Hypothesis],
     *,
     max_states: int | None = None,
+    thorough: bool = False,
     budget: Budget | None = None,
     rng: np.random.Generator,
 ) -> list[StateSearch]:
-    """One search for each hypothesis, in turns, best first.
+    """One search for each hypothesis, in turns, best first. A ``thorough`` one looks at all of the log.
 
     A hypothesis is given up once it has more states than another and is behind nevertheless: what it lacks is not
     states. What came first at the end is compared on the same steps.
@@ -141,7 +140,7 @@ def search_hypotheses(
     budget = Budget() if budget is None else budget
     streams = [rng] if len(hypotheses) == 1 else rng.spawn(len(hypotheses))
     limit = max_states or max(len(hypothesis.log) for hypothesis in hypotheses)
-    searches = [_Search(h, limit, stream) for h, stream in zip(hypotheses, streams, strict=True)]
+    searches = [_Search(h, limit, thorough, stream) for h, stream in zip(hypotheses, streams, strict=True)]
     for search in searches:
         budget.insist(search.begin)
     with budget.ending():
@@ -193,8 +192,10 @@ class _Seen:
 
 
 class _Search:
-    def __init__(self, hypothesis: Hypothesis, max_states: int, rng: np.random.Generator) -> None:
-        self._hypothesis, self._max_states, self._rng = hypothesis, max_states, rng
+    def __init__(
+        self, hypothesis: Hypothesis, max_states: int, thorough: bool, rng: np.random.Generator
+    ) -> None:
+        self._hypothesis, self._max_states, self._thorough, self._rng = hypothesis, max_states, thorough, rng
         self._rounds: list[str] = []
         self._starts: list[Parameters] = []
         self._likelihood = hypothesis.likelihood(_LEAST_SAMPLE)
@@ -280,7 +281,8 @@ class _Search:
         best = self._seen.best
         parted = with_endings(best.parameters, self._likelihood.log, self._likelihood.emission)
         probes = [
-            self._climbed(doubled_states(parted, sticky, self._rng), _PROBING_PASSES) for sticky in _STICKINESS
+            self._climbed(doubled_states(parted, sticky, self._rng), _PROBING_PASSES)
+            for sticky in _STICKINESS
         ]
         promising = max(probes, key=lambda ascent: ascent.log_likelihood)
         doubled = self._climb(promising.parameters, _DOUBLING_PASSES)
@@ -307,8 +309,9 @@ class _Search:
         return min(max(self.steps, _STEPS_PER_STATE * self._seen.best.n_states), self._largest_sample())
 
     def _largest_sample(self) -> int:
+        whole = len(self._hypothesis.log)
         most = max(_LARGEST_SAMPLE, _MOST_PER_STATE * self._seen.best.n_states)
-        return min(most, len(self._hypothesis.log))
+        return whole if self._thorough else min(most, whole)
 
     def move_to(self, steps: int) -> None:
         """Continue on a larger part of the log: scores of the smaller part no longer compare."""
@@ -334,7 +337,7 @@ class _Search:
             stage=f"searching ({start.n_states} states{best or ''})",
         )
         self.work += ascent.passes * self.steps * np.count_nonzero(start.transitions) / len(start.transitions)
-        return tidied(ascent) if start.n_states > _SPARSE_FROM else ascent
+        return tidied(ascent) if start.n_states > DENSE_STATES else ascent
 
     def _record(self, ascent: Ascent) -> Candidate:
         return self._seen.record(judged(ascent, self._likelihood))

@@ -13,33 +13,30 @@ from unlatch.core.diagnostics import Diagnostics
 from unlatch.core.evidence import Evidence
 from unlatch.core.pomdp import POMDP, Emission
 from unlatch.core.trajectory import Trajectory
-from unlatch.learn.likelihood.bic import free_parameters, parameter_price, penalized_likelihood
 from unlatch.learn.likelihood.climb import Ascent, evaluated
-from unlatch.learn.likelihood.evidence import SETTLED, weigh
+from unlatch.learn.likelihood.evidence import SETTLED, predictive_states, weigh
+from unlatch.learn.likelihood.marginal import Candidate, judged
 from unlatch.learn.likelihood.objective import Hypothesis, Likelihood
 from unlatch.learn.likelihood.parameters import ExpectedCounts, Parameters
 from unlatch.learn.likelihood.refine import convergence_notes, made_possible
 from unlatch.learn.likelihood.search import StateSearch, search_hypotheses
-from unlatch.learn.likelihood.split_merge import with_shared_rows
+from unlatch.learn.likelihood.split_merge import merge_gains, merged_states, with_shared_rows
 from unlatch.learn.likelihood.starts import (
     climb_or_open,
     completed,
     opened,
     possible,
     random_parameters,
+    reopened,
     smoothed,
 )
-from unlatch.learn.likelihood.zeros import maximize, with_established_zeros
-from unlatch.learn.significance import OPPORTUNITIES
+from unlatch.learn.likelihood.zeros import maximize, simplest, with_established_zeros
 from unlatch.learn.state_order import canonical_order
 
-__all__ = ["MOST_STATES", "Selection", "select_states"]
-
-MOST_STATES = 40
-"""States at which a search ends unless the caller names another limit: beyond, a pass over the log takes long."""
+__all__ = ["Selection", "select_states"]
 
 _FIRST_SAMPLE = 300_000
-"""Steps on which zeros are judged; a longer log then only sharpens the numbers."""
+"""Steps on which zeros are judged, unless the search needed more; a longer log then only sharpens the numbers."""
 
 _RANDOM_STARTS = 8
 
@@ -47,11 +44,11 @@ _FOR_THE_SEARCH = 2 / 3
 _FOR_THE_CLIMB = 0.8
 """Shares of the time: of all that there is, and of what is then left. The rest is for what comes after."""
 
-_SLACK = 2.0
-"""Times the price saved that sharing rows may cost before the climb that makes up for it."""
-
 _CLOSE = 20.0
 """Nats that a longer climb and the zeros of a model may still make up for: within them a hypothesis is climbed too."""
+
+_MERGES_TRIED = 3
+"""Pairs of states whose merging is climbed from, to find the best model with a state fewer."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,8 +65,8 @@ class Selection:
         Of the log under ``pomdp``; finite.
     evidence : Evidence
     search : StateSearch
-    zeros : int
-        Entries that were set to zero because the log supports it.
+    score : float
+        Logarithm of the evidence for the model, on the steps that counts were compared on.
     complete : bool
         False if the budget ended before search and climb did.
     """
@@ -79,7 +76,7 @@ class Selection:
     log_likelihood: float
     evidence: Evidence
     search: StateSearch
-    zeros: int
+    score: float
     complete: bool
     diagnostics: Diagnostics
 
@@ -89,122 +86,134 @@ def select_states(
     *,
     states: int | None = None,
     max_states: int | None = None,
+    thorough: bool = False,
     budget: Budget,
     rng: np.random.Generator,
 ) -> Selection:
     """Search from the given starts and from scratch; then climb on the whole log, with the hypothesis that does best.
 
-    With ``states`` the count is fixed. At the end of the budget, or on Ctrl-C, the best model so far comes back, with
-    a note.
+    With ``states`` the count is fixed. A ``thorough`` search looks at the whole log. At the end of the budget, or on
+    Ctrl-C, the best model so far comes back, with a note.
     """
-    limit = states or max_states or MOST_STATES
-    searches = search_hypotheses(hypotheses, max_states=limit, budget=budget.share(_FOR_THE_SEARCH), rng=rng)
+    limit = states or max_states
+    searches = search_hypotheses(
+        hypotheses, max_states=limit, thorough=thorough, budget=budget.share(_FOR_THE_SEARCH), rng=rng
+    )
     contenders = [_Contender(search, search.best) for search in searches]
     if states is not None:
         contenders = [_with_states(search, states, budget, rng) for search in searches]
-    contenders.sort(key=lambda contender: -contender.score)
+    contenders.sort(key=lambda contender: -contender.chosen.score)
     first = contenders[0]
-    best, zeros, finished = replace(first.chosen, converged=False), 0, False
+    best, finished, rivals = replace(first.chosen.ascent, converged=False), False, _Rivals(first)
+    predictive: int | None = None
     with budget.share(_FOR_THE_CLIMB).ending():
-        contenders = _climbed_where_close(contenders)
+        contenders = _finished_where_close(contenders)
         first = contenders[0]
-        assert first.climbed is not None
-        best, zeros = first.climbed, first.zeros
-        if len(first.hypothesis.log) > _FIRST_SAMPLE:
-            best, _ = maximize(best.parameters, first.hypothesis.likelihood(), zeros=False)
+        assert first.final is not None
+        best, rivals = first.final.ascent, _Rivals(first)
+        if states is None:
+            rivals.compare()
+        if rivals.likelihood.steps < len(first.hypothesis.log):
+            rivals.move_to(first.hypothesis.likelihood())
+        best = rivals.best.ascent
         checkpoint()
+        predictive = predictive_states(
+            rivals.finished, rivals.best.n_states, first.hypothesis, rivals.likelihood
+        )
         finished = True
     hypothesis = first.hypothesis
     pomdp, counts, log_likelihood, notes = budget.insist(lambda: _returned(best, hypothesis))
-    evidence = _evidence(contenders, fixed=states is not None)
+    evidence = replace(
+        _evidence(rivals, contenders, fixed=states is not None),
+        predictive_states=predictive or rivals.best.n_states,
+    )
     return Selection(
         pomdp=pomdp,
         counts=counts,
         log_likelihood=log_likelihood,
         evidence=evidence,
         search=first.search,
-        zeros=zeros,
+        score=rivals.best.score,
         complete=all(search.complete for search in searches) and finished,
-        diagnostics=_notes(evidence, best, limit if states is None else None) + notes,
+        diagnostics=_notes(evidence, best, max_states if states is None else None) + notes,
     )
+
+
+# --- hypotheses ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class _Contender:
-    """The best model of one hypothesis: ``chosen`` on the steps of the search, then ``climbed`` with its zeros."""
+    """The best model of one hypothesis: ``chosen`` on the steps of the search, then ``final`` with its zeros."""
 
     search: StateSearch
-    chosen: Ascent
-    climbed: Ascent | None = None
-    zeros: int = 0
+    chosen: Candidate
+    final: Candidate | None = None
 
     @property
     def hypothesis(self) -> Hypothesis:
         return self.search.hypothesis
 
     @property
-    def score(self) -> float:
-        """On the steps of the search, which are the same for all."""
-        return self.search.score(self.chosen)
+    def sample(self) -> Likelihood:
+        """What final models are judged on: part of a long log, as long for every hypothesis."""
+        steps = min(max(self.search.steps, _FIRST_SAMPLE), len(self.hypothesis.log))
+        return self.search.likelihood if steps == self.search.steps else self.hypothesis.likelihood(steps)
 
     @property
     def final_score(self) -> float:
-        """Of the climbed model, on as many steps as zeros are judged on."""
-        if self.climbed is None:
-            return -np.inf
-        return penalized_likelihood(self.climbed, min(len(self.hypothesis.log), _FIRST_SAMPLE))
+        return -np.inf if self.final is None else self.final.score
 
-    def climb(self) -> _Contender:
-        """With zeros, on part of a long log. Those of the search are opened again: they were set for speed."""
-        sample = self.hypothesis.likelihood(_FIRST_SAMPLE)
-        climbed, zeros = maximize(smoothed(self.chosen.parameters, sample.log), sample)
-        simpler = _with_shared_rows(climbed, sample)
-        if simpler is not None:
-            climbed, zeros = simpler
-        return replace(self, climbed=climbed, zeros=zeros)
+    def finish(self) -> _Contender:
+        return replace(self, final=_finished(self.chosen.parameters, self.sample))
 
 
-def _with_shared_rows(climbed: Ascent, sample: Likelihood) -> tuple[Ascent, int] | None:
-    """The model in which what a state shows does not depend on the action, with its zeros; None if that is no better.
+def _finished(parameters: Parameters, sample: Likelihood) -> Candidate:
+    """The maximum near a model, with its zeros. Those of the search are opened where they may be wrong: they were set
+    for speed."""
+    found = simplest(maximize(reopened(parameters, sample), sample), sample)
+    shared = _with_shared_rows(found, sample)
+    return found if shared is None or shared.score < found.score else shared
+
+
+def _with_shared_rows(found: Candidate, sample: Likelihood) -> Candidate | None:
+    """The model in which what a state shows does not depend on the action, with its zeros; None if there is no hope.
 
     In most systems it does not, and rows that are learned from all actions at once are as much more accurate.
     """
-    if len(climbed.parameters.observations) < 2:
+    if len(found.parameters.observations) < 2 or found.parameters.shared:
         return None
-    pooled = evaluated(possible(with_shared_rows(climbed), sample), sample)
-    saved = (free_parameters(climbed) - free_parameters(pooled)) * parameter_price(sample.steps)
-    if pooled.log_likelihood < climbed.log_likelihood - _SLACK * saved:
+    pooled = judged(evaluated(possible(with_shared_rows(found.ascent), sample), sample), sample)
+    if pooled.score + _noise(found) < found.score:
         return None
-    best, zeros = maximize(smoothed(pooled.parameters, sample.log), sample)
-    before = penalized_likelihood(climbed, sample.steps)
-    return (best, zeros) if penalized_likelihood(best, sample.steps) > before else None
+    return simplest(maximize(reopened(pooled.parameters, sample), sample), sample)
 
 
-def _climbed_where_close(contenders: list[_Contender]) -> list[_Contender]:
+def _noise(found: Candidate) -> float:
+    """Nats that a climb may make up for at most where rows that are equal were averaged: what noise gains with as many
+    numbers as there are, twice over."""
+    return float(found.free)
+
+
+def _finished_where_close(contenders: list[_Contender]) -> list[_Contender]:
     """The contenders, the first with its final model, and so those that come close to it; the best first."""
-    close = [c for c in contenders if c.score > contenders[0].score - _CLOSE]
-    climbed = [close[0].climb()]
+    close = [c for c in contenders if c.chosen.score > contenders[0].chosen.score - _CLOSE]
+    finished = [close[0].finish()]
     with ending():  # at the end of the budget the others stay as they are
         for contender in close[1:]:
-            climbed.append(contender.climb())
-    close = close[: len(climbed)]
-    climbed.sort(key=lambda c: -c.final_score)
-    first = min((c for c in climbed if _ties(c, climbed[0])), key=_convention)
-    return [first, *(c for c in climbed if c is not first), *(c for c in contenders if c not in close)]
+            finished.append(contender.finish())
+    close = close[: len(finished)]
+    finished.sort(key=lambda c: -c.final_score)
+    first = min((c for c in finished if _ties(c, finished[0])), key=_convention)
+    return [first, *(c for c in finished if c is not first), *(c for c in contenders if c not in close)]
 
 
 def _ties(contender: _Contender, best: _Contender) -> bool:
-    """Whether the log does not decide between two hypotheses.
-
-    What a state costs by itself, whatever its numbers, is left out: one state more or less is no evidence about which
-    of them shows the observation. A hypothesis that was given up was not searched to the end, and wins only by its
-    score.
-    """
+    """Whether the log does not decide between two hypotheses. One that was given up was not searched to the end, and
+    wins only by its score."""
     if contender is best or contender.search.given_up:
         return contender is best
-    price = parameter_price(min(len(best.hypothesis.log), _FIRST_SAMPLE))
-    states = price * (contender.chosen.n_going_on - best.chosen.n_going_on)
-    return contender.final_score + states > best.final_score - SETTLED
+    return contender.final_score > best.final_score - SETTLED
 
 
 def _convention(contender: _Contender) -> tuple[bool, bool]:
@@ -215,12 +224,11 @@ def _convention(contender: _Contender) -> tuple[bool, bool]:
 
 def _with_states(search: StateSearch, states: int, budget: Budget, rng: np.random.Generator) -> _Contender:
     """The best model with a given number of states: from the search, the given starts, or random ones."""
-    hypothesis = search.hypothesis
-    likelihood = hypothesis.likelihood(search.steps)
+    hypothesis, likelihood = search.hypothesis, search.likelihood
     starts = [completed(start, likelihood.log, hypothesis.emission) for start in hypothesis.starts]
     given = [opened(start, likelihood.log) for start in starts if start.n_states == states]
     if states in search.models:
-        candidates = [search.models[states]]
+        candidates = [search.models[states].ascent]
     else:
         given += [
             random_parameters(likelihood.log, states, rng, hypothesis.emission) for _ in range(_RANDOM_STARTS)
@@ -229,22 +237,79 @@ def _with_states(search: StateSearch, states: int, budget: Budget, rng: np.rando
     with budget.share(_FOR_THE_CLIMB / 2).ending():
         for start in given:
             candidates.append(climb_or_open(start, likelihood, passes=150))
-    return _Contender(search, max(candidates, key=lambda ascent: ascent.log_likelihood))
+    best = max(candidates, key=lambda ascent: ascent.log_likelihood)
+    return _Contender(search, budget.insist(lambda: judged(best, likelihood)))
 
 
-def _evidence(contenders: list[_Contender], *, fixed: bool) -> Evidence:
+# --- numbers of states -----------------------------------------------------------------------------------
+
+
+class _Rivals:
+    """The final model of a hypothesis beside those with other numbers of states, each climbed and with its zeros."""
+
+    def __init__(self, first: _Contender) -> None:
+        self._search = first.search
+        self.likelihood = first.search.likelihood if first.final is None else first.sample
+        self.finished = {first.chosen.n_states: first.final or first.chosen}
+        self.best = first.final or first.chosen
+
+    def compare(self) -> None:
+        """Finish the nearest rivals; one that turns out better takes the place of the best, and has rivals itself."""
+        while missing := [n for n in self._nearest() if n not in self.finished]:
+            for states in missing:
+                rival = _finished(self._start(states), self.likelihood)
+                self._add(states, rival)
+
+    def _add(self, states: int, rival: Candidate) -> None:
+        self.finished[states] = rival
+        if rival.score > self.best.score:
+            self.best = rival
+
+    def _nearest(self) -> list[int]:
+        """A state fewer, and the next number above that the search has seen."""
+        states = self.best.n_states
+        fewer = [states - 1] if int((~self.best.parameters.terminal).sum()) > 1 else []
+        return fewer + [min(more) for more in [[n for n in self._search.models if n > states]] if more]
+
+    def _start(self, states: int) -> Parameters:
+        """The best known model with so many states: that of the search, or the final one with two states merged."""
+        found = [self._search.models[states].parameters] if states in self._search.models else []
+        if states == self.best.n_states - 1:
+            pairs, _ = merge_gains(self.best)
+            found += [
+                merged_states(self.best.parameters, [pair], self.best.ascent.visits)
+                for pair in pairs[:_MERGES_TRIED]
+            ]
+        climbed = [climb_or_open(start, self.likelihood, passes=30, stage="comparing") for start in found]
+        return max(climbed, key=lambda ascent: ascent.log_likelihood).parameters
+
+    def move_to(self, likelihood: Likelihood) -> None:
+        """Climb the best and its strongest rival on more of the log."""
+        self.likelihood = likelihood
+        ranked = sorted(self.finished.values(), key=lambda found: -found.score)[:2]
+        self.finished = {}
+        for number, candidate in enumerate(ranked):
+            climbed = judged(maximize(candidate.parameters, likelihood), likelihood)
+            if number == 0:
+                self.best = climbed
+            self._add(climbed.n_states, climbed)
+
+
+def _evidence(rivals: _Rivals, contenders: list[_Contender], *, fixed: bool) -> Evidence:
     first = contenders[0]
-    scores = dict(first.search.scores)
-    states = first.chosen.n_states
-    if states not in scores:  # a count that was asked for, found apart from the search or never visited
-        scores[states] = first.score
-    weighed = weigh(states, scores, first.search.steps, first.search.complete, fixed=fixed)
+    states, steps = rivals.best.n_states, rivals.likelihood.steps
+    known = first.search.models.get(states, first.chosen).score
+    scores = {n: found.score - known for n, found in first.search.models.items()}
+    scores.update({n: found.score - rivals.best.score for n, found in rivals.finished.items()})
+    weighed = replace(
+        weigh(states, scores, steps, first.search.complete, fixed=fixed, compared=tuple(rivals.finished)),
+        emission=str(first.hypothesis),
+    )
     if len(contenders) == 1:
-        return replace(weighed, emission=str(first.hypothesis))
+        return weighed
     given_up = [other for other in contenders if other.search.given_up and other is not first]
     return replace(
         weighed,
-        emission=str(first.hypothesis),
         emission_scores={
             str(other.hypothesis): _behind(other, first) for other in contenders if other not in given_up
         },
@@ -254,9 +319,9 @@ def _evidence(contenders: list[_Contender], *, fixed: bool) -> Evidence:
 
 def _behind(other: _Contender, first: _Contender) -> float:
     """Nats by which one hypothesis lies behind, a negative number; by their final models if both were climbed to."""
-    if other.climbed is None or first.climbed is None:
-        return min(other.score - first.score, 0.0)
-    return min(other.final_score - first.final_score, 0.0)
+    if other.final is None or first.final is None:
+        return min(other.chosen.score - first.chosen.score, 0.0)
+    return min(other.final.score - first.final.score, 0.0)
 
 
 # --- the model that is returned ------------------------------------------------------------------------
@@ -279,8 +344,8 @@ def _returned(best: Ascent, hypothesis: Hypothesis) -> tuple[POMDP, ExpectedCoun
     if weak:
         notes = notes.noting(
             "weak_rows",
-            f"{weak} rows of the model were visited fewer than {OPPORTUNITIES:g} times, too few to call impossible "
-            "what they did not show: one visit was spread over it",
+            f"{weak} rows of the model were visited too rarely to call impossible what they did not show: it was given "
+            "the small probability that it may have",
             rows=weak,
         )
     if not np.isfinite(height):  # learned from a part of the log, the rest of which it has not seen

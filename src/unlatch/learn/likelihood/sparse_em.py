@@ -12,7 +12,8 @@ import numpy as np
 from unlatch.arrays import Flags, Floats
 from unlatch.core.progress import report
 from unlatch.errors import NumericalError
-from unlatch.learn.likelihood.bic import parameter_price
+from unlatch.learn.likelihood.climb import Ascent
+from unlatch.learn.likelihood.marginal import entry_prices
 from unlatch.learn.likelihood.objective import Likelihood
 from unlatch.learn.likelihood.parameters import Parameters
 from unlatch.learn.likelihood.starts import smoothed
@@ -25,14 +26,13 @@ _AJAR = 1e-6
 """Chance given to closed entries, to see which of them are needed."""
 
 
-def thrifty(parameters: Parameters, likelihood: Likelihood) -> Parameters | None:
+def thrifty(whole: Ascent, likelihood: Likelihood) -> Parameters | None:
     """A model near this one with many zeros, to climb from; None if they make the log impossible.
 
-    Every pass of EM takes the price of a parameter off the expected uses of each entry, which moves the model along
-    the directions that the log leaves open to where entries vanish. What was closed and turns out to be needed
-    is opened again.
+    Every pass of EM takes what an entry costs off its expected uses, which moves the model along the directions that
+    the log leaves open to where entries vanish. What was closed and turns out to be needed is opened again.
     """
-    price = parameter_price(likelihood.steps)
+    parameters, prices = whole.parameters, [np.maximum(rows, 0.0) for rows in entry_prices(whole.counts)]
     current, needed = parameters, [np.zeros(rows.shape, dtype=bool) for rows in parameters]
     for done in range(_THRIFTY_PASSES):
         report("saving parameters", done, _THRIFTY_PASSES)
@@ -43,7 +43,7 @@ def thrifty(parameters: Parameters, likelihood: Likelihood) -> Parameters | None
             continue
         charged = [
             _charged(uses, rows, price, free)
-            for uses, rows, free in zip(counts.blocks, current, needed, strict=True)
+            for uses, rows, price, free in zip(counts.blocks, current, prices, needed, strict=True)
         ]
         charged[0] = current.initial  # a single episode says next to nothing about where episodes begin
         current = current.with_blocks(charged)
@@ -55,7 +55,7 @@ def thrifty(parameters: Parameters, likelihood: Likelihood) -> Parameters | None
     return current
 
 
-def _charged(uses: Floats, previous: Floats, price: float, free: Flags) -> Floats:
+def _charged(uses: Floats, previous: Floats, price: Floats, free: Flags) -> Floats:
     """Rows in proportion to the uses less their price; a row that cannot pay stays as it is."""
     left = np.where(free, uses, np.maximum(uses - price, 0.0))
     total = left.sum(axis=-1, keepdims=True)

@@ -161,7 +161,11 @@ def _moves_merged(counts: ExpectedCounts) -> _Merged:
     merge_rows(_sparse_rows(moves), np.ones(len(moves)), USED, True, changes)
     used = moves > USED
     merge_outcomes(
-        _sparse_rows(moves.transpose(0, 2, 1)), used.sum(axis=2), np.where(used, moves, 0.0).sum(axis=2), USED, changes
+        _sparse_rows(moves.transpose(0, 2, 1)),
+        used.sum(axis=2),
+        np.where(used, moves, 0.0).sum(axis=2),
+        USED,
+        changes,
     )
     entries, rows = used.sum(), used.any(axis=2).sum()
     left = (rows - changes.rows) * (n - 1)

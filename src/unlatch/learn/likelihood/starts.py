@@ -13,20 +13,30 @@ from unlatch.core.reading import Endings
 from unlatch.errors import NumericalError
 from unlatch.learn.likelihood.climb import Ascent, climb
 from unlatch.learn.likelihood.objective import Likelihood
-from unlatch.learn.likelihood.parameters import EncodedLog, Parameters
+from unlatch.learn.likelihood.parameters import EncodedLog, Parameters, maximization
 
 __all__ = [
+    "DENSE_STATES",
     "climb_or_open",
     "completed",
     "opened",
     "possible",
     "random_parameters",
+    "reopened",
     "seen_states",
     "single_state",
     "smoothed",
     "with_endings",
     "with_one_end",
 ]
+
+DENSE_STATES = 8
+"""States up to which zeros do not make passes faster."""
+
+_TRIALS = 3
+_GROWN = 2.0
+"""Passes that a zero is opened for, and the growth by which it shows that it is wanted. Noise alone makes half of all
+grow a little."""
 
 _NEGLIGIBLE = 1e-12
 """Probability to go on below which a row is taken to end the episode for certain."""
@@ -182,11 +192,32 @@ def possible(parameters: Parameters, likelihood: Likelihood) -> Parameters:
 
 
 def climb_or_open(start: Parameters, likelihood: Likelihood, **options: Any) -> Ascent:
-    """`climb`, from a model without the zeros of ``start`` if those make the log impossible."""
+    """`climb`, from a model without those zeros of ``start`` that make the log impossible, if any do."""
     try:
         return climb(start, likelihood, **options)
     except NumericalError:
-        return climb(smoothed(start, likelihood.log), likelihood, **options)
+        return climb(reopened(start, likelihood), likelihood, **options)
+
+
+def reopened(parameters: Parameters, likelihood: Likelihood) -> Parameters:
+    """The model with those of its zeros open that the log may want to use.
+
+    All are opened a little, and a few passes of EM tell: an entry grows in each of them exactly if the likelihood rises
+    with it. Those that do not grow are closed again. Few states, where a zero saves no time, are left all open; a log
+    that is explained in full wants nothing.
+    """
+    opening = smoothed(parameters, likelihood.log)
+    if parameters.n_states <= DENSE_STATES:
+        return opening
+    current = opening
+    for _ in range(_TRIALS):
+        current = maximization(likelihood.counts(current), current)
+    wanted = [
+        (before > 0) | (after > _GROWN * ajar)
+        for before, ajar, after in zip(parameters, opening, current, strict=True)
+    ]
+    kept = [np.where(mask, after, 0.0) for mask, after in zip(wanted, current, strict=True)]
+    return current.with_blocks(rows / rows.sum(axis=-1, keepdims=True) for rows in kept)
 
 
 def random_parameters(

@@ -1,4 +1,5 @@
-"""Zeros that the log supports: entries that are not worth their price, found from the maximum of the likelihood."""
+"""Zeros that the log supports: entries without which there is more evidence for the model, found from the maximum of
+the likelihood."""
 
 from __future__ import annotations
 
@@ -7,26 +8,23 @@ from collections.abc import Iterator
 import numpy as np
 
 from unlatch import linalg
+from unlatch.arrays import Flags, Floats
 from unlatch.core.budget import ending
 from unlatch.errors import NumericalError
-from unlatch.learn.likelihood.bic import free_parameters, parameter_price
 from unlatch.learn.likelihood.climb import Ascent
 from unlatch.learn.likelihood.coordinates import SquareRoots
 from unlatch.learn.likelihood.information import information_matrix
+from unlatch.learn.likelihood.marginal import Candidate, complete_evidence, entry_prices, judged, unseen_odds
 from unlatch.learn.likelihood.objective import Likelihood
 from unlatch.learn.likelihood.parameters import Parameters
 from unlatch.learn.likelihood.sparse_em import thrifty
 from unlatch.learn.likelihood.starts import climb_or_open, opened
-from unlatch.learn.significance import OPPORTUNITIES, USED
+from unlatch.learn.significance import UNSEEN
 
-__all__ = ["Entry", "maximize", "with_established_zeros"]
+__all__ = ["Entry", "maximize", "simplest", "with_established_zeros"]
 
 _RARELY_USED = 3.0
 """Expected uses below which an entry is tried as a zero at once, without asking for its standard error."""
-
-_DOUBT = 0.5
-"""Share of a parameter's price that an entry must be worth to stay. The whole price would be that of BIC, but closing
-an entry wrongly costs about three standard errors, and leaving one open wrongly costs less than one."""
 
 _MAX_INFORMATION = 1_000
 """Entries up to which zeros are judged by the information matrix. Its inverse, and that of the chosen part for every
@@ -39,86 +37,82 @@ Entry = tuple[int, int]
 """One probability of a model: which of its blocks (`Parameters.blocks`), and its flat index there."""
 
 
-def maximize(
-    start: Parameters, likelihood: Likelihood, *, passes: int = 400, zeros: bool = True
-) -> tuple[Ascent, int]:
-    """The maximum near ``start`` and the number of entries set to zero on the way.
+def maximize(start: Parameters, likelihood: Likelihood, *, passes: int = 400) -> Ascent:
+    """The maximum near ``start``, whose zeros stay as long as they allow the log."""
+    return _climbed(opened(start, likelihood.log), likelihood, passes)
+
+
+def simplest(whole: Ascent, likelihood: Likelihood, *, passes: int = 400) -> Candidate:
+    """The model near a maximum with those entries set to zero without which there is more evidence for it.
 
     Zeros are looked for in two ways, one by one from the maximum and by `thrifty`; the better model is taken. At the
     end of the budget it is the best found by then.
     """
-    whole = _climbed(opened(start, likelihood.log), likelihood, passes)
-    if not zeros:
-        return whole, 0
-    best = whole
+    best = judged(whole, likelihood)
     with ending():
-        for simpler in _simplified(whole, likelihood, passes):
+        for simpler in _simplified(best, likelihood, passes):
             best = simpler
-        saved = thrifty(whole.parameters, likelihood)
+        saved = thrifty(whole, likelihood)
         if saved is not None:
-            *_, other = _simplified(_climbed(saved, likelihood, passes), likelihood, passes)
-            best = max(best, other, key=lambda found: found.log_likelihood - _worth(found, likelihood.steps))
-    return best, _positive(whole) - _positive(best)
+            other = judged(_climbed(saved, likelihood, passes), likelihood)
+            for simpler in _simplified(other, likelihood, passes):
+                best = max(best, simpler, key=lambda found: found.score)
+    return best
 
 
 def with_established_zeros(ascent: Ascent) -> tuple[Parameters, int]:
     """The model whose zeros the log had opportunities against, and in how many rows others were opened.
 
-    A row that was visited a few times gets one visit more, spread over all that it might have led to, or that any row
-    of its action has shown: so its zeros become small probabilities, and a log that shows one is not impossible.
-    Rows without visits mean nothing, and where episodes begin is left alone.
+    What a row never showed may still happen: as often as the evidence allows, in which unseen entries are used as
+    likely as others and would then have shown up with the visits. Where that makes something unseen likely in a log as
+    long as this one, the row's zeros become as small probabilities, and a log that shows one is not impossible. Rows
+    without visits mean nothing, and where episodes begin is left alone.
     """
     start, moves, *shown = zip(ascent.parameters, ascent.counts.blocks, strict=True)
     blocks, opened_rows = [start[0]], 0
     for rows, uses in (moves, *shown):
-        visits = uses.sum(axis=-1, keepdims=True)
         might = np.ones(rows.shape, bool) if uses is moves[1] else uses.sum(axis=-2, keepdims=True) > 0
-        missing = ((rows <= 0) & might).any(axis=-1, keepdims=True)
-        weak = (visits >= USED) & (visits < OPPORTUNITIES) & missing
-        spread = might / np.maximum(might.sum(axis=-1, keepdims=True), 1)
-        blocks.append(np.where(weak, (visits * rows + spread) / (visits + 1), rows))
+        unseen = (rows <= 0) & might
+        expected = _expected_unseen(uses, unseen)
+        weak = expected > UNSEEN
+        share = np.where(weak, expected / np.maximum(uses.sum(axis=-1) + expected, _NEGLIGIBLE), 0.0)[
+            ..., None
+        ]
+        spread = unseen / np.maximum(unseen.sum(axis=-1, keepdims=True), 1)
+        blocks.append((1 - share) * rows + share * spread)
         opened_rows += int(weak.sum())
     return ascent.parameters.with_blocks(blocks), opened_rows
 
 
-def _worth(ascent: Ascent, steps: int) -> float:
-    """What all parameters together must be worth."""
-    return _price(steps) * free_parameters(ascent)
-
-
-def _price(steps: int) -> float:
-    """Nats that an entry must be worth to stay."""
-    return _DOUBT * parameter_price(steps)
-
-
-def _positive(ascent: Ascent) -> int:
-    """Entries that are not zero."""
-    return sum(int(np.count_nonzero(rows)) for rows in ascent.parameters)
+def _expected_unseen(uses: Floats, unseen: Flags) -> Floats:
+    """How often a log as long as this one should show, of every row, what this one did not."""
+    odds = unseen_odds(uses, unseen)
+    return np.where(uses.sum(axis=-1) > 0, 0.5 * unseen.sum(axis=-1) * odds, 0.0)
 
 
 def _climbed(start: Parameters, likelihood: Likelihood, passes: int, target: float | None = None) -> Ascent:
     return climb_or_open(start, likelihood, passes=passes, target=target, stage="refining")
 
 
-def _simplified(ascent: Ascent, likelihood: Likelihood, passes: int) -> Iterator[Ascent]:
-    """The model itself, then with more and more entries set to zero, as long as they are not worth their price."""
-    yield ascent
+def _simplified(current: Candidate, likelihood: Likelihood, passes: int) -> Iterator[Candidate]:
+    """The model itself, then with more and more entries set to zero, as long as that is evidence gained."""
+    yield current
     refused: set[Entry] = set()
     for propose in (_rarely_used, _insignificant):
         while True:
-            candidates = [entry for entry in propose(ascent, likelihood) if entry not in refused]
+            candidates = [entry for entry in propose(current, likelihood) if entry not in refused]
             dropped: set[Entry] = set()
-            for ascent, group in _without(ascent, candidates, likelihood, passes):  # noqa: B020 - the next from the last
+            for current, group in _without(current, candidates, likelihood, passes):  # noqa: B020 - the next from the last
                 dropped |= set(group)
-                yield ascent
+                yield current
             if not dropped:
                 break
             refused |= set(candidates) - dropped
 
 
 def _without(
-    ascent: Ascent, candidates: list[Entry], likelihood: Likelihood, passes: int
-) -> Iterator[tuple[Ascent, list[Entry]]]:
+    current: Candidate, candidates: list[Entry], likelihood: Likelihood, passes: int
+) -> Iterator[tuple[Candidate, list[Entry]]]:
     """Set candidates to zero where that pays; gives the model after every group of entries, and the group.
 
     All are tried at once. A group that does not pay is tried again in two halves, so that a few entries that
@@ -127,34 +121,35 @@ def _without(
     groups = [candidates] if candidates else []
     while groups:
         group = groups.pop()
-        least = ascent.log_likelihood - _price(likelihood.steps) * len(group)
-        simpler = _climbed_without(ascent, group, likelihood, passes, least)
-        if simpler is not None and simpler.log_likelihood > least:
-            ascent = simpler
-            yield ascent, group
+        simpler = _climbed_without(current, group, likelihood, passes)
+        if simpler is not None and simpler.score > current.score:
+            current = simpler
+            yield current, group
         elif len(group) > 1:
             middle = len(group) // 2
             groups += [group[middle:], group[:middle]]
 
 
 def _climbed_without(
-    ascent: Ascent, entries: list[Entry], likelihood: Likelihood, passes: int, least: float
-) -> Ascent | None:
-    """The maximum without these entries, or None if the log is impossible without them."""
-    simpler = _zeroed(ascent.parameters, entries)
+    current: Candidate, entries: list[Entry], likelihood: Likelihood, passes: int
+) -> Candidate | None:
+    """The maximum without these entries, or None if the log is impossible without them or too much is lost."""
+    simpler = _zeroed(current.parameters, entries)
     if simpler is None:
         return None
     try:
-        likelihood.counts(simpler)
+        start = likelihood.counts(simpler)
     except NumericalError:
         return None
-    return _climbed(simpler, likelihood, passes, least)
+    target = current.score - complete_evidence(start) - current.hidden
+    ascent = _climbed(simpler, likelihood, passes, target)
+    return None if ascent.log_likelihood < target else judged(ascent, likelihood)
 
 
-def _rarely_used(ascent: Ascent, likelihood: Likelihood) -> list[Entry]:
+def _rarely_used(current: Candidate, likelihood: Likelihood) -> list[Entry]:
     """Entries with the fewest expected uses, rarest first."""
     found = []
-    for which, (rows, uses) in enumerate(zip(ascent.parameters, ascent.counts.blocks, strict=True)):
+    for which, (rows, uses) in enumerate(zip(current.parameters, current.ascent.counts.blocks, strict=True)):
         if which == 0:
             continue  # a single episode says next to nothing about where episodes begin
         visited = uses.sum(axis=-1, keepdims=True) > 2 * _RARELY_USED
@@ -163,37 +158,51 @@ def _rarely_used(ascent: Ascent, likelihood: Likelihood) -> list[Entry]:
     return [(which, index) for _, which, index in sorted(found)]
 
 
-def _insignificant(ascent: Ascent, likelihood: Likelihood) -> list[Entry]:
+def _insignificant(current: Candidate, likelihood: Likelihood) -> list[Entry]:
     """Entries that should not be worth their price, by the information matrix.
 
     Near zero the likelihood is a parabola in the probability p, so that removing an entry with standard error e
     costs about (p / e)^2 / 2 nats. In square-root coordinates p = x^2 has the error 2 x e(x): the cost is
-    (x / e(x))^2 / 8.
+    (x / e(x))^2 / 8. The price is what the evidence charges for the entry.
     """
-    roots = SquareRoots(ascent.parameters, ascent.counts)
-    size = len(roots.start)
-    if size > _MAX_INFORMATION:
+    roots = SquareRoots(current.parameters, current.ascent.counts)
+    if len(roots.start) > _MAX_INFORMATION:
         return []
     information = information_matrix(roots, likelihood, stage="judging zeros")
     if information is None:
         return []
     covariance = linalg.inverse(information)
-    price = _price(likelihood.steps)
+    prices = _prices(current, roots, information)
     halves = roots.start / 2
     worth = 0.5 * halves**2 / np.maximum(np.diag(covariance), 1e-300)
     places = roots.places()
-    order = np.argsort(worth)
     chosen: list[int] = []
-    for i in order:
+    for i in np.argsort(worth - prices):
         which, index = places[i]
-        if worth[i] > price or which == 0 or ascent.parameters.blocks[which].flat[index] > 0.5:
+        if worth[i] > prices[i] or which == 0 or current.parameters.blocks[which].flat[index] > 0.5:
             continue
         together = [*chosen, int(i)]
         block = covariance[np.ix_(together, together)]
         loss = 0.5 * halves[together] @ linalg.inverse(block) @ halves[together]
-        if loss <= price * len(together):
+        if loss <= prices[together].sum():
             chosen = together
     return [places[i] for i in chosen]
+
+
+def _prices(current: Candidate, roots: SquareRoots, information: Floats) -> Floats:
+    """Nats of evidence that the removal of every entry saves: as if the states were seen, less what is hidden of it."""
+    counts = current.ascent.counts
+    saved = np.concatenate(
+        [prices[mask] for prices, mask in zip(entry_prices(counts), roots.masks, strict=True)]
+    )
+    visits = np.concatenate(
+        [
+            np.broadcast_to(rows.sum(axis=-1, keepdims=True), rows.shape)[mask]
+            for rows, mask in zip(counts.blocks, roots.masks, strict=True)
+        ]
+    )
+    spread = linalg.inverse(information / 4 + np.diag(1 / np.maximum(visits, 1.0)))
+    return saved - 0.5 * np.log(np.maximum(np.diag(spread), 1.0))
 
 
 def _zeroed(parameters: Parameters, entries: list[Entry]) -> Parameters | None:
