@@ -280,8 +280,8 @@ def _spectral(
 ) -> tuple[Spectral, UnlatchError | None]:
     """What they found, and why they did not get that far, if they did not.
 
-    Where likelihood goes on by itself it is no error that time or memory do not suffice, or that episodes are short;
-    but it is one that the whole log is too short for any Hankel matrix.
+    Where likelihood goes on by itself it is no error that time or memory do not suffice, or that log or episodes are
+    too short for a Hankel matrix; but it is one that the log has next to nothing.
     """
     share = (
         budget if options.refine is None else budget.share(_FOR_SPECTRAL_STAGES, least=_LEAST, most=_SHORT)
@@ -297,16 +297,15 @@ def _spectral(
         except ResourceLimitError as error:
             refusal = error
         except NotLearnableError as error:
-            if options.refine is None or not _has_many_short_episodes(log):
+            if options.refine is None or not _enough_for_likelihood(log):
                 raise
             refusal = error
     return found, refusal
 
 
-def _has_many_short_episodes(log: Trajectory) -> bool:
-    """Whether episodes are shorter than any window, but so many that likelihood has enough to go by: as many steps as
-    the spectral stages would ask of a single one."""
-    return log.n_episodes > 1 and len(log) >= BLOCKS * len(log.action_names) ** 2
+def _enough_for_likelihood(log: Trajectory) -> bool:
+    """Whether every action was tried a few times: then there is evidence for a single state at least."""
+    return len(log) >= BLOCKS * len(log.action_names)
 
 
 def _factorized(
@@ -447,15 +446,12 @@ def _refined(
     found = select_states(
         hypotheses, states=options.states, max_states=options.max_states, budget=budget, rng=rng
     )
+    pomdp, fit = _examined(found, budget)
+    if "poor_fit" in fit and options.states is None and found.complete:
+        found, pomdp, fit = _searched_on(found, pomdp, fit, hypotheses, options, budget, rng)
     log = found.search.hypothesis.log
     spectral = found_spectral.get(found.pomdp.emission)
-    pomdp = _marked(found.pomdp, log)
     actions, partition = budget.insist(lambda: _observability(pomdp, found, options))
-    fit = Diagnostics().noting(
-        "fit_not_examined", "there was no time to examine the fit; call examine_model(pomdp, log) by itself"
-    )
-    with budget.extended(_FOR_THE_FIT).ending():
-        fit = examine_model(pomdp, log, counts=found.counts)
     return LearnResult(
         pomdp=pomdp,
         partition=partition,
@@ -475,6 +471,48 @@ def _refined(
         + fit
         + _neither_notes(found, fit),
     )
+
+
+def _examined(found: Selection, budget: Budget) -> tuple[POMDP, Diagnostics]:
+    """The model with what the log never tried marked, and what does not fit."""
+    log = found.search.hypothesis.log
+    pomdp = _marked(found.pomdp, log)
+    fit = Diagnostics().noting(
+        "fit_not_examined", "there was no time to examine the fit; call examine_model(pomdp, log) by itself"
+    )
+    with budget.extended(_FOR_THE_FIT).ending():
+        fit = examine_model(pomdp, log, counts=found.counts)
+    return pomdp, fit
+
+
+def _searched_on(
+    found: Selection,
+    pomdp: POMDP,
+    fit: Diagnostics,
+    hypotheses: list[Hypothesis],
+    options: LearnOptions,
+    budget: Budget,
+    rng: np.random.Generator,
+) -> tuple[Selection, POMDP, Diagnostics]:
+    """The search goes on from a model that does not fit: with the whole log, more states, and the other emissions anew;
+    what it comes to, if there is more evidence for it, and what was tried."""
+    mine = found.search.hypothesis
+    again = [replace(h, starts=(found.search.best.parameters,) if h is mine else ()) for h in hypotheses]
+    more = select_states(again, max_states=options.max_states, thorough=True, budget=budget, rng=rng)
+    tried = sorted({*found.search.models, *more.search.models})
+    better = more.complete and more.score > found.score
+    if better:
+        found = more
+        pomdp, fit = _examined(found, budget)
+    if "poor_fit" in fit:
+        emissions = len({h.emission for h in hypotheses})
+        fit = fit.noting(
+            "searched_on",
+            f"the search went on with the whole log, up to {tried[-1]} states and {emissions} "
+            f"emission{'s' * (emissions > 1)}, and found {'a better model, but none' if better else 'none'} that fits",
+            states=tried[-1],
+        )
+    return found, pomdp, fit
 
 
 def _neither_notes(found: Selection, fit: Diagnostics) -> Diagnostics:

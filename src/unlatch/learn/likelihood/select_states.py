@@ -254,14 +254,20 @@ class _Rivals:
         self.best = first.final or first.chosen
 
     def compare(self) -> None:
-        """Finish the nearest rivals; one that turns out better takes the place of the best, and has rivals itself."""
-        while missing := [n for n in self._nearest() if n not in self.finished]:
-            for states in missing:
-                rival = _finished(self._start(states), self.likelihood)
-                self._add(states, rival)
+        """Finish the nearest rivals; one that turns out better takes the place of the best, and has rivals itself.
 
-    def _add(self, states: int, rival: Candidate) -> None:
-        self.finished[states] = rival
+        No evidence for a model is larger than its likelihood: a rival that another one beats even so is not finished.
+        """
+        while missing := [n for n in self._nearest() if n not in self.finished]:
+            climbed = [self._climbed(states) for states in missing]
+            for rival in sorted(climbed, key=lambda rival: -rival.score):
+                others = [found.score for n, found in self.finished.items() if n != self.best.n_states]
+                hopeless = rival.log_likelihood < max(others, default=-np.inf)
+                found = rival if hopeless else _finished(rival.parameters, self.likelihood)
+                self._add(found)
+
+    def _add(self, rival: Candidate) -> None:
+        self.finished[rival.n_states] = rival
         if rival.score > self.best.score:
             self.best = rival
 
@@ -271,8 +277,8 @@ class _Rivals:
         fewer = [states - 1] if int((~self.best.parameters.terminal).sum()) > 1 else []
         return fewer + [min(more) for more in [[n for n in self._search.models if n > states]] if more]
 
-    def _start(self, states: int) -> Parameters:
-        """The best known model with so many states: that of the search, or the final one with two states merged."""
+    def _climbed(self, states: int) -> Candidate:
+        """The best known model with so many states: that of the search, or the best one with two states merged."""
         found = [self._search.models[states].parameters] if states in self._search.models else []
         if states == self.best.n_states - 1:
             pairs, _ = merge_gains(self.best)
@@ -281,7 +287,7 @@ class _Rivals:
                 for pair in pairs[:_MERGES_TRIED]
             ]
         climbed = [climb_or_open(start, self.likelihood, passes=30, stage="comparing") for start in found]
-        return max(climbed, key=lambda ascent: ascent.log_likelihood).parameters
+        return judged(max(climbed, key=lambda ascent: ascent.log_likelihood), self.likelihood)
 
     def move_to(self, likelihood: Likelihood) -> None:
         """Climb the best and its strongest rival on more of the log."""
@@ -292,7 +298,7 @@ class _Rivals:
             climbed = judged(maximize(candidate.parameters, likelihood), likelihood)
             if number == 0:
                 self.best = climbed
-            self._add(climbed.n_states, climbed)
+            self._add(climbed)
 
 
 def _evidence(rivals: _Rivals, contenders: list[_Contender], *, fixed: bool) -> Evidence:

@@ -30,6 +30,10 @@ _MAX_INFORMATION = 1_000
 """Entries up to which zeros are judged by the information matrix. Its inverse, and that of the chosen part for every
 candidate, are cheap up to here."""
 
+_HALVINGS = 3
+"""How often a group of entries that is not worth closing is tried again in halves: what is then still together was
+judged wrongly throughout, and every try is a climb."""
+
 _NEGLIGIBLE = 1e-9
 
 
@@ -115,19 +119,19 @@ def _without(
 ) -> Iterator[tuple[Candidate, list[Entry]]]:
     """Set candidates to zero where that pays; gives the model after every group of entries, and the group.
 
-    All are tried at once. A group that does not pay is tried again in two halves, so that a few entries that
-    are needed after all do not keep the others.
+    All are tried at once. A group that does not pay is tried again in two halves, and these again, so that a few
+    entries that are needed after all do not keep the others.
     """
-    groups = [candidates] if candidates else []
+    groups = [(candidates, _HALVINGS)] if candidates else []
     while groups:
-        group = groups.pop()
+        group, halvings = groups.pop()
         simpler = _climbed_without(current, group, likelihood, passes)
         if simpler is not None and simpler.score > current.score:
             current = simpler
             yield current, group
-        elif len(group) > 1:
+        elif len(group) > 1 and halvings > 0:
             middle = len(group) // 2
-            groups += [group[middle:], group[:middle]]
+            groups += [(group[middle:], halvings - 1), (group[:middle], halvings - 1)]
 
 
 def _climbed_without(
