@@ -19,6 +19,7 @@ from unlatch.learn.likelihood.climb import Ascent, evaluated
 from unlatch.learn.likelihood.marginal import Candidate, complete_evidence, judged
 from unlatch.learn.likelihood.objective import Hypothesis, Likelihood
 from unlatch.learn.likelihood.parameters import Parameters
+from unlatch.learn.likelihood.sparse_em import thrifty
 from unlatch.learn.likelihood.split_merge import (
     disjoint_pairs,
     doubled_states,
@@ -288,7 +289,8 @@ class _Search:
         doubled = self._climb(promising.parameters, _DOUBLING_PASSES)
         pruned = self._pruned(doubled)
         if pruned.n_states <= best.n_states:
-            pruned = max(pruned, self._one_more(doubled, best.n_states), key=lambda found: found.score)
+            others = self._one_more(doubled, best.n_states), self._pruned(self._saving(doubled))
+            pruned = max(pruned, *others, key=lambda found: found.score)
         self._rounds.append(
             f"{self._likelihood.steps} steps: {best.n_states} states doubled and pruned to {pruned.n_states}, "
             f"evidence {best.score:.1f} to {pruned.score:.1f}"
@@ -302,6 +304,12 @@ class _Search:
         chosen = disjoint_pairs(pairs)[: doubled.n_states - states - 1]
         merged = merged_states(doubled.parameters, chosen, doubled.ascent.visits)
         return self._climb(merged, _DOUBLING_PASSES)
+
+    def _saving(self, doubled: Candidate) -> Candidate:
+        """The doubled model with as few entries as it can do with, whose states are merged more easily: they have less
+        to differ in."""
+        start = thrifty(doubled.ascent, self._likelihood)
+        return doubled if start is None else self._climb(start, _DOUBLING_PASSES)
 
     # --- samples --------------------------------------------------------------------------------------
 
