@@ -25,9 +25,11 @@ __all__ = [
     "row_variances",
 ]
 
-_SHORTEST_BLOCK, _LONGEST_BLOCK = 5, 50
-"""Events in a block. The way back into what came before costs the same for every block, so that short ones are dear;
-beyond fifty nothing is saved any more."""
+_SHORTEST_BLOCK = 5
+"""Events in a block, at least. The way back into what came before costs the same for every block: short ones are dear."""
+
+_LONGEST_BLOCK = 50
+"""Events in a block, at most: the way back is rarely longer, so that little would be saved."""
 
 _BLOCKS_PER_COORDINATE = 25
 """Blocks that are wanted for every coordinate. The matrix of outer products is noisy, which makes half the logarithm of
