@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 _SHORTEST_BLOCK = 5
-"""Events in a block, at least. The way back into what came before costs the same for every block: short ones are dear."""
+"""Events in a block, at least. The way back into what came before costs the same for every block: short are dear."""
 
 _LONGEST_BLOCK = 50
 """Events in a block, at most: the way back is rarely longer, so that little would be saved."""

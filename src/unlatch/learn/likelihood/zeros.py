@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from unlatch import linalg
+from unlatch.arrays import Floats
 from unlatch.core.budget import ending
 from unlatch.errors import NumericalError
 from unlatch.learn.likelihood.bic import free_parameters, parameter_price
@@ -17,7 +18,7 @@ from unlatch.learn.likelihood.objective import Likelihood
 from unlatch.learn.likelihood.parameters import Parameters
 from unlatch.learn.likelihood.sparse_em import thrifty
 from unlatch.learn.likelihood.starts import climb_or_open, opened
-from unlatch.learn.significance import OPPORTUNITIES, USED
+from unlatch.learn.significance import EXACT, OPPORTUNITIES, USED
 
 __all__ = ["Entry", "maximize", "with_established_zeros"]
 
@@ -29,8 +30,7 @@ _DOUBT = 0.5
 an entry wrongly costs about three standard errors, and leaving one open wrongly costs less than one."""
 
 _MAX_INFORMATION = 1_000
-"""Entries up to which zeros are judged by the information matrix. Its inverse, and that of the chosen part for every
-candidate, are cheap up to here."""
+"""Entries up to which zeros are judged by the information matrix: it and its inverse are cheap up to here."""
 
 _NEGLIGIBLE = 1e-9
 
@@ -184,16 +184,30 @@ def _insignificant(ascent: Ascent, likelihood: Likelihood) -> list[Entry]:
     places = roots.places()
     order = np.argsort(worth)
     chosen: list[int] = []
+    loss, inverse = 0.0, np.zeros((0, 0))  # of all that are chosen together, and of their covariance
     for i in order:
         which, index = places[i]
         if worth[i] > price or which == 0 or ascent.parameters.blocks[which].flat[index] > 0.5:
             continue
-        together = [*chosen, int(i)]
-        block = covariance[np.ix_(together, together)]
-        loss = 0.5 * halves[together] @ linalg.inverse(block) @ halves[together]
-        if loss <= price * len(together):
-            chosen = together
+        weights = inverse @ covariance[chosen, i]
+        own = covariance[i, i] - covariance[i, chosen] @ weights  # variance, given the others
+        if own <= EXACT * covariance[i, i]:
+            continue  # settled by them
+        more = 0.5 * (halves[i] - weights @ halves[chosen]) ** 2 / own
+        if loss + more <= price * (len(chosen) + 1):
+            chosen.append(int(i))
+            loss += float(more)
+            inverse = _bordered(inverse, weights, own)
     return [places[i] for i in chosen]
+
+
+def _bordered(inverse: Floats, weights: Floats, own: float) -> Floats:
+    """The inverse of a covariance with one more row and column: ``weights`` predict the new variable from the others,
+    and ``own`` is the variance that is left."""
+    ahead = np.append(-weights, 1.0)
+    result = np.outer(ahead, ahead) / own
+    result[:-1, :-1] += inverse
+    return result
 
 
 def _zeroed(parameters: Parameters, entries: list[Entry]) -> Parameters | None:
