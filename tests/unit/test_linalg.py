@@ -41,6 +41,19 @@ def test_inverse(rng):
     np.testing.assert_allclose(linalg.inverse(matrix) @ matrix, np.eye(4), atol=1e-12)
 
 
+def test_log_determinant(rng):
+    rotation = linalg.haar_rotation(5, rng)
+    values = np.array([1.0, 1.5, 20.0, 3e4, 7.0])
+    matrix = rotation @ np.diag(values) @ rotation.T
+    assert linalg.log_determinant(matrix, least=1.0) == pytest.approx(np.log(values).sum())
+    noisy = (
+        rotation @ np.diag([-2.0, *values[1:]]) @ rotation.T
+    )  # what noise has brought below counts as the least
+    assert linalg.log_determinant(noisy, least=1.0) == pytest.approx(np.log(values).sum())
+    with pytest.raises(NumericalError, match="infinite"):
+        linalg.log_determinant(np.full((2, 2), np.nan), least=1.0)
+
+
 @pytest.mark.parametrize("matrix", [np.zeros((2, 2)), np.ones((3, 3)), [[1.0, 1.0], [1.0, 1.0 + 2e-16]]])
 def test_singular_matrices_have_no_inverse(matrix):
     with pytest.raises(NumericalError, match="singular"):

@@ -25,9 +25,11 @@ __all__ = [
     "row_variances",
 ]
 
-_SHORTEST_BLOCK, _LONGEST_BLOCK = 5, 50
-"""Events in a block. The way back into what came before costs the same for every block, so that short ones are dear;
-beyond fifty nothing is saved any more."""
+_SHORTEST_BLOCK = 5
+"""Events in a block, at least. The way back into what came before costs the same for every block: short are dear."""
+
+_LONGEST_BLOCK = 50
+"""Events in a block, at most: the way back is rarely longer, so that little would be saved."""
 
 _BLOCKS_PER_COORDINATE = 25
 """Blocks that are wanted for every coordinate. The matrix of outer products is noisy, which makes half the logarithm of
@@ -35,7 +37,7 @@ its determinant too small, by up to coordinates^2 / (4 blocks), and variances to
 
 _FEWEST_BLOCKS = 8
 """Blocks for every coordinate without which outer products are not used, if it can be helped: from here on half the
-log-determinant was within two nats of that by differences on models with up to 160 coordinates."""
+log-determinant was within two nats or three percent of what is missing, whichever is more, of that by differences."""
 
 _STEP = 0.05
 """Of the differences: a tenth of a standard error of complete data."""
@@ -43,8 +45,9 @@ _STEP = 0.05
 _DIFFERENCES = 150
 """Coordinates up to which the information matrix is computed by differences, at two passes over the log each."""
 
-_EVENTS = 10_000_000
-"""Events that may be passed over by differences where the information is wanted for many models: about a second."""
+_DIFFERENCE_WORK = 50_000_000
+"""Passes times events times states that differences may take where the information is wanted of many models: about a
+second on one core."""
 
 _WHOLE = 2_000
 """Coordinates up to which the information of all of them together is computed: thirty megabytes, and a second or two
@@ -129,7 +132,9 @@ def missing_information(
     whole : int
         Coordinates up to which the log's matrix is computed as a whole. Beyond, only the blocks on its diagonal that
         belong to one state each: their determinants multiply to at least that of the whole (Fischer), so that the
-        result is a lower bound.
+        result is a lower bound, up to noise.
+    stage : str
+        The name under which progress is reported.
     """
     parameters = ascent.parameters
     coordinates, owners = _numbered(parameters, _used_entries(ascent), by_state=True)
@@ -137,7 +142,8 @@ def missing_information(
     if size == 0:
         return 0.0
     parts = [slice(0, size)]
-    if not enough and size <= whole and 2 * size * len(likelihood.log) <= _EVENTS:
+    work = 2 * size * len(likelihood.log) * parameters.n_states
+    if not enough and size <= whole and work <= _DIFFERENCE_WORK:
         found = [_unscaled_curvature(ascent, likelihood, coordinates, stage)]
     else:
         parts = parts if enough and size <= whole else owners

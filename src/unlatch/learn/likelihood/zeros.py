@@ -19,7 +19,7 @@ from unlatch.learn.likelihood.objective import Likelihood
 from unlatch.learn.likelihood.parameters import Parameters
 from unlatch.learn.likelihood.sparse_em import thrifty
 from unlatch.learn.likelihood.starts import climb_or_open, opened
-from unlatch.learn.significance import UNSEEN
+from unlatch.learn.significance import EXACT, UNSEEN
 
 __all__ = ["Entry", "maximize", "simplest", "with_established_zeros"]
 
@@ -27,8 +27,7 @@ _RARELY_USED = 3.0
 """Expected uses below which an entry is tried as a zero at once, without asking for its standard error."""
 
 _MAX_INFORMATION = 1_000
-"""Entries up to which zeros are judged by the information matrix. Its inverse, and that of the chosen part for every
-candidate, are cheap up to here."""
+"""Entries up to which zeros are judged by the information matrix: it and its inverse are cheap up to here."""
 
 _HALVINGS = 3
 """How often a group of entries that is not worth closing is tried again in halves: what is then still together was
@@ -181,16 +180,34 @@ def _insignificant(current: Candidate, likelihood: Likelihood) -> list[Entry]:
     worth = 0.5 * halves**2 / np.maximum(np.diag(covariance), 1e-300)
     places = roots.places()
     chosen: list[int] = []
+    loss, saved, inverse = (
+        0.0,
+        0.0,
+        np.zeros((0, 0)),
+    )  # of all that are chosen together, and of their covariance
     for i in np.argsort(worth - prices):
         which, index = places[i]
         if worth[i] > prices[i] or which == 0 or current.parameters.blocks[which].flat[index] > 0.5:
             continue
-        together = [*chosen, int(i)]
-        block = covariance[np.ix_(together, together)]
-        loss = 0.5 * halves[together] @ linalg.inverse(block) @ halves[together]
-        if loss <= prices[together].sum():
-            chosen = together
+        weights = inverse @ covariance[chosen, i]
+        own = covariance[i, i] - covariance[i, chosen] @ weights  # variance, given the others
+        if own <= EXACT * covariance[i, i]:
+            continue  # settled by them
+        more = 0.5 * (halves[i] - weights @ halves[chosen]) ** 2 / own
+        if loss + more <= saved + prices[i]:
+            chosen.append(int(i))
+            loss, saved = loss + float(more), saved + float(prices[i])
+            inverse = _bordered(inverse, weights, own)
     return [places[i] for i in chosen]
+
+
+def _bordered(inverse: Floats, weights: Floats, own: float) -> Floats:
+    """The inverse of a covariance with one more row and column: ``weights`` predict the new variable from the others,
+    and ``own`` is the variance that is left."""
+    ahead = np.append(-weights, 1.0)
+    result = np.outer(ahead, ahead) / own
+    result[:-1, :-1] += inverse
+    return result
 
 
 def _prices(current: Candidate, roots: SquareRoots, information: Floats) -> Floats:
