@@ -84,6 +84,8 @@ NEAR_BEST_RULE = 1.1
 
 SPEED = ((TIGER, 100_000), (maze(14), 100_000), (TMAZE, 1_000_000))
 SPEED_REPEATS = 3
+LIBRARIES = ("OMP", "OPENBLAS", "MKL", "NUMBA")
+"""Whose threads can be limited by a variable of the environment."""
 
 
 def main() -> None:
@@ -96,6 +98,9 @@ def main() -> None:
     parser.add_argument("--models", type=Path, help="folder of the .POMDP files of seeds")
     parser.add_argument("--steps", type=int, help="of seeds, dense, rules and speed instead of their own")
     parser.add_argument("--against", type=Path, help="src folder of another checkout, for speed")
+    parser.add_argument(
+        "--threads", type=int, default=1, help="of every library, for speed; 0 leaves it to them"
+    )
     add_options(parser, out="efficiency")
     arguments = parser.parse_args()
     chosen = arguments.groups or [group for group in ALL if group not in ON_REQUEST]
@@ -415,7 +420,7 @@ def _speed(arguments: argparse.Namespace) -> None:
             runs: dict[str, list[dict[str, float]]] = {checkout: [] for checkout in sources}
             for _ in range(repeats):
                 for checkout, source in sources.items():
-                    runs[checkout].append(_timed(path, source))
+                    runs[checkout].append(_timed(path, source, arguments.threads))
         least = {checkout: min(run["cpu"] for run in timed) for checkout, timed in runs.items()}
         for checkout, timed in runs.items():
             ratio = f"{least['here'] / least['there']:.2f}" if checkout == "there" else ""
@@ -427,10 +432,14 @@ def _speed(arguments: argparse.Namespace) -> None:
             )
 
 
-def _timed(log: Path, source: Path) -> dict[str, float]:
+def _timed(log: Path, source: Path, threads: int) -> dict[str, float]:
+    """Seconds in a process with so many threads: idle ones that wait for work count as the processor's time too."""
     command = [sys.executable, str(Path(efficiency_units.__file__)), str(log)]
-    environment = {**os.environ, "PYTHONPATH": str(source.resolve())}
-    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    limits = {f"{library}_NUM_THREADS": str(threads) for library in LIBRARIES} if threads else {}
+    environment = {**os.environ, **limits, "PYTHONPATH": str(source.resolve())}
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if run.returncode:
+        raise SystemExit(f"learning failed with {source}:\n{run.stderr}")
     result: dict[str, float] = json.loads(run.stdout.splitlines()[-1])
     return result
 

@@ -8,6 +8,7 @@ import io
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -162,8 +163,9 @@ def _bits(model: Any, log: Trajectory) -> tuple[np.ndarray, bool]:
         return model.bps(*_as_cscg(log)), True
 
 
+@cache
 def _loaded(path: Path) -> ModuleType:
-    """CSCG's one file, without the progress bar that it imports."""
+    """CSCG's one file, without the progress bar that it imports; once a process, as it compiles."""
     file = path / CSCG_FILE if path.is_dir() else path
     known = sys.modules.get("tqdm")
     sys.modules["tqdm"] = _no_progress_bar()

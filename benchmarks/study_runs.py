@@ -64,7 +64,7 @@ def _progress(name: str) -> Callable[[float, float], None]:
 
     def tell(done: float, total: float) -> None:
         print(
-            f"{name}: {done:.0f} of {total:.0f}, {time.monotonic() - begun:.0f} s",
+            f"{name}: {done / max(total, 1e-9):.0%}, {time.monotonic() - begun:.0f} s",
             file=sys.stderr,
             flush=True,
         )
