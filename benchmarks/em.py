@@ -109,7 +109,7 @@ def measure_passes(sizes: Sequence[int], symbols: int, iterations: int) -> None:
             truth = make(states, symbols, rng)
             start = jittered(truth, rng)
             log = simulate(truth, steps, rng=0)
-            ours(log.head(1_000), start, 1, threads=1)  # compiles
+            ours(log, start, 1, threads=1)  # compiles
             hmmlearns(log.head(1_000), start, 1, "scaling")  # imports
             own = measured(lambda n, log=log, start=start: ours(log, start, n, threads=1), iterations)[2]
             theirs = measured(lambda n, log=log, start=start: hmmlearns(log, start, n, "scaling"), 3)[2]

@@ -75,16 +75,15 @@ def _room(parameters: Parameters, rng: np.random.Generator) -> POMDP:
 
 def touched_walls(rows: int, columns: int) -> np.ndarray:
     """An empty room: every cell is named by the walls that it touches, and by nothing else."""
-    return np.array(
-        [
-            [
-                "top " * (r == 0) + "bottom " * (r == rows - 1) + "left " * (c == 0) + "right " * (c == columns - 1)
-                or "none"
-                for c in range(columns)
-            ]
-            for r in range(rows)
-        ]
-    )  # fmt: skip
+    names = np.full((rows, columns), "", dtype="<U32")
+    for wall, cells in (
+        ("top", np.s_[0]),
+        ("bottom", np.s_[-1]),
+        ("left", np.s_[:, 0]),
+        ("right", np.s_[:, -1]),
+    ):
+        names[cells] = np.char.add(names[cells], f"+{wall}")
+    return np.where(names == "", "none", np.char.lstrip(names, "+"))
 
 
 def _compile() -> None:

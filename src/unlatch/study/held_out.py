@@ -73,17 +73,16 @@ _STARTS = 4
 
 
 def chances_of_what_was_seen(model: POMDP, log: Trajectory) -> Floats:
-    """The probability of every step's observation; zero where the model holds it impossible."""
+    """The probability of every step's observation; zero where the model holds it impossible.
+
+    Raises `DataError` if the model does not know an observation that occurs.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", BeliefCollapseWarning)
         predictions = model.predictions(log, impossible="mix")
-    codes = np.array(
-        [
-            model.observation_names.index(name) if name in model.observation_names else -1
-            for name in log.observation_names
-        ]
-    )[log.observations]
-    result: Floats = np.where(codes < 0, 0.0, predictions[np.arange(len(log)), codes])
+    index = {name: code for code, name in enumerate(model.observation_names)}
+    codes = np.array([index.get(name, -1) for name in log.observation_names])  # -1: does not occur
+    result: Floats = predictions[np.arange(len(log)), codes[log.observations]]
     return result
 
 
