@@ -25,7 +25,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ import numpy as np
 import efficiency_units
 import pomdp_files
 import unlatch
-from study_runs import Rows, add_options, digest, finished_rows, median
+from study_runs import Rows, add_options, digest, finished_rows, median, number
 from unlatch.compare.bounds import ErrorBound, cramer_rao_bound
 from unlatch.domains import by_name
 from unlatch.errors import UnlatchError
@@ -164,7 +164,7 @@ def _counted(wanted: Sequence[Case], found: Found) -> None:
         rows = found.get((case.system, case.steps), [])
         if not rows:
             continue
-        right = [row for row in rows if row.get("states") == row["true_states"]]
+        right = [row for row in rows if _right(row)]
         share = "" if case.share is None else f"{case.share:.0%}"
         reached = sum(row["log_likelihood_gap"] > -1 for row in right)
         print(
@@ -174,9 +174,15 @@ def _counted(wanted: Sequence[Case], found: Found) -> None:
         wrong = [row for row in rows if row not in right]
         for row in wrong:
             print(
-                f"|   wrong: seed {row['seed']} | | {row.get('states')} of {row['true_states']} | {row['outcome']} | "
+                f"|   wrong: seed {row['seed']} | | {row.get('states')} of {row.get('true_states')} | "
+                f"{row['outcome']} | "
                 f"{_shown(row.get('log_likelihood_gap'))} nats | penalized {_shown(row.get('penalized_gap'))} | |"
             )
+
+
+def _right(row: Mapping[str, Any]) -> bool:
+    """Whether a log led to a model at all, and to one with the true number of states."""
+    return "states" in row and row["states"] == row["true_states"]
 
 
 def _errors(found: Found) -> None:
@@ -188,7 +194,7 @@ def _errors(found: Found) -> None:
     bounds: dict[str, ErrorBound] = {}
     for case in GROUPS["errors"]:
         rows = found.get((case.system, case.steps), [])
-        right = [row for row in rows if row.get("states") == row["true_states"]]
+        right = [row for row in rows if _right(row)]
         if not right:
             continue
         if case.system not in bounds:
@@ -213,7 +219,7 @@ def _errors(found: Found) -> None:
 
 def _random(found: Found) -> None:
     rows = [row for case in GROUPS["random"] for row in found.get((case.system, case.steps), [])]
-    right = [row for row in rows if row.get("states") == row["true_states"]]
+    right = [row for row in rows if _right(row)]
     near = [row for row in right if row["log_likelihood_gap"] > -1]
     print(
         f"right number of states in {len(right)} of {len(rows)}; of those within 1 nat of the maximum: {len(near)}; "
@@ -231,7 +237,7 @@ def _random(found: Found) -> None:
     for row in rows:
         if row["unit"] in others:
             print(
-                f"| {row['system']} | {row['true_states']} | {row.get('states')} | "
+                f"| {row['system']} | {row.get('true_states')} | {row.get('states')} | "
                 f"{_shown(row.get('log_likelihood_gap'))} | {_shown(row.get('penalized_gap'))} | "
                 f"{others[row['unit']]} |"
             )
@@ -253,7 +259,7 @@ def _paper(found: Found) -> None:
     lines = []
     for value in paper_values():
         rows = found.get((value["system"], value["steps"]), [])
-        right = [row for row in rows if row.get("states") == row["true_states"]]
+        right = [row for row in rows if _right(row)]
         if not rows:
             continue
         mean = statistics([row.get(value["measure"]) for row in right]).mean
@@ -287,8 +293,8 @@ def _largest(found: Found) -> None:
 
 def _short(found: Found) -> None:
     print(
-        "| system (states) | steps | found | refused | most above the truth | right | impossible logs | nats a step | "
-        "truth | one state |"
+        "| system (states) | steps | found | refused | most above the truth | right | impossible logs | nats a step, "
+        "of the others | truth | one state |"
     )
     print("|---|---|---|---|---|---|---|---|---|---|")
     false, impossible = 0, 0
@@ -304,7 +310,7 @@ def _short(found: Found) -> None:
             impossible += broken
             nats = [_mean(learned, column) for column in ("nats", "true_nats", "one_state_nats")]
             print(
-                f"| {system} ({rows[0]['true_states']}) | {steps} | {_listed(learned)} | "
+                f"| {system} ({rows[0].get('true_states')}) | {steps} | {_listed(learned)} | "
                 f"{_outcomes(rows)} | {max(excess, default=0):+d} | {excess.count(0)} of {len(rows)} | {broken} | "
                 f"{' | '.join(nats)} |"
             )
@@ -339,13 +345,13 @@ def _dense(found: Found) -> None:
     print("|---|---|---|---|---|---|")
     for row in rows:
         print(
-            f"| {row['system']} | {row['true_states']} | {row.get('states', row['outcome'])} | "
-            f"{row.get('predictive_states') or '-'} | {_shown(row.get('loss'))} | {_shown(row['cpu'])} |"
+            f"| {row['system']} | {row.get('true_states')} | {row.get('states', row['outcome'])} | "
+            f"{row.get('predictive_states') or '-'} | {_shown(row.get('loss'))} | {number(row, 'cpu', '.1f')} |"
         )
     print()
     for prefix in ("random:", "dense:"):
         part = [row for row in rows if row["system"].startswith(prefix)]
-        right = [row for row in part if row.get("states") == row["true_states"]]
+        right = [row for row in part if _right(row)]
         print(
             f"- {prefix[:-1]}: true count in {len(right)} of {len(part)} (wanted: {ENOUGH_DENSE:.0%}), mean loss "
             f"{_mean([row for row in part if 'loss' in row], 'loss')}"
@@ -356,12 +362,9 @@ def _rules(found: Found) -> None:
     """Models whose fits are all there, by every rule, and beside them what was learned from the same logs."""
     fits: dict[str, list[dict[str, Any]]] = {}
     for row in found["rules"]:
-        fits.setdefault(row["system"], []).append(row)
-    whole = {
-        name: rows
-        for name, rows in fits.items()
-        if len([row for row in rows if row["outcome"] == "ok"]) == rows[0]["true_states"] + MORE_STATES
-    }
+        if row["outcome"] == "ok":
+            fits.setdefault(row["system"], []).append(row)
+    whole = {name: rows for name, rows in fits.items() if len(rows) == rows[0]["true_states"] + MORE_STATES}
     if not whole:
         print("no model has all of its fits yet")
         return
