@@ -190,10 +190,11 @@ def random_hmm(states: int, symbols: int, rng: np.random.Generator) -> POMDP:
 
 
 def sparse_hmm(states: int, symbols: int, rng: np.random.Generator) -> POMDP:
-    """Every state leads to a few and shows one symbol."""
+    """Every state leads to a few, one of them the next in a round, so that all are reached; and shows one symbol."""
     transitions = np.zeros((1, states, states))
     for state in range(states):
-        reached = rng.choice(states, size=min(SUCCESSORS, states), replace=False)
+        others = rng.choice(states - 1, size=min(SUCCESSORS, states) - 1, replace=False)
+        reached = (state + 1 + np.append(others + 1, 0)) % states
         transitions[0, state, reached] = rng.dirichlet(np.ones(len(reached)))
     return POMDP(
         transitions=transitions,
