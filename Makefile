@@ -60,7 +60,9 @@ efficiency: $(VENV)/installed-test
 
 # Hours; goes on where it stopped. Two more groups need Gymnasium and files that are not shipped: docs/measurements.md.
 systems: $(VENV)/installed-test
-	$(BIN)/python benchmarks/systems.py rooms singular endings --out out/systems
+	$(BIN)/python benchmarks/rooms.py 6x8 10x10 14x14 empty --out out/rooms
+	$(BIN)/python benchmarks/rooms.py --noisy --out out/rooms
+	$(BIN)/python benchmarks/systems.py singular endings --out out/systems
 
 # An hour or two; goes on where it stopped. Results are in docs/reproduction.md.
 reproduce: $(VENV)/installed

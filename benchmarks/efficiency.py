@@ -2,17 +2,27 @@
 
     python benchmarks/efficiency.py bounds                  the bounds alone
     python benchmarks/efficiency.py counts errors --workers 2
+    python benchmarks/efficiency.py short                   50 to 1,000 steps: no false states, nothing impossible
+    python benchmarks/efficiency.py dense                   models of which every row is close to every other
+    python benchmarks/efficiency.py rules dense             beside fits whose number of states a fixed rule chose: slow
+    python benchmarks/efficiency.py seeds --models DIR      the same log, ten seeds of the learner
+    python benchmarks/efficiency.py speed --against SRC     seconds of the processor, beside another checkout's src
     python benchmarks/efficiency.py useless                 logs that nothing can be learned from
     python benchmarks/efficiency.py emission                what it costs not to know which state shows the observation
-    python benchmarks/efficiency.py                         everything: hours
+    python benchmarks/efficiency.py                         everything but rules and seeds: hours
 
-Finished logs are kept in ``--out``: the same command goes on where it stopped, and ``--report`` only prints. Results
-are in docs/efficiency.md.
+Finished logs are kept in ``--out``, those of some groups in a folder of their own: the same command goes on where it
+stopped, and ``--report`` only prints. Results are in docs/efficiency.md.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -21,71 +31,121 @@ from typing import Any
 
 import numpy as np
 
+import efficiency_units
+import pomdp_files
 import unlatch
+from study_runs import Rows, add_options, digest, finished_rows, median, number
 from unlatch.compare.bounds import ErrorBound, cramer_rao_bound
 from unlatch.domains import by_name
 from unlatch.errors import UnlatchError
 from unlatch.study.efficiency import (
     GROUPS,
+    TIGER,
+    TMAZE,
     Case,
     build_efficiency_study,
     cases,
+    maze,
     paper_values,
     units_of,
 )
-from unlatch.study.jobs.runner import collect_rows, collect_seconds, run_units, write_table
+from unlatch.study.held_out import (
+    MORE_STATES,
+    RULES,
+    SHORT_STEPS,
+    SHORT_SYSTEMS,
+    build_study,
+    chosen_by,
+    dense_units,
+    rules_units,
+    short_units,
+)
+from unlatch.study.jobs.units import Study, Unit
+from unlatch.study.random_models import KINDS, random_kind
+from unlatch.study.studies import code_digest
 from unlatch.study.summary import statistics
 
-Rows = Sequence[Mapping[str, Any]]
-Found = dict[tuple[str, int], list[dict[str, Any]]]
+Found = dict[Any, list[dict[str, Any]]]
+"""Rows by system and steps; those of the groups with a folder of their own by the group's name."""
 
-ALL = (*GROUPS, "bounds", "useless", "emission")
+OWN = ("short", "dense", "rules", "seeds")
+"""Groups whose units are of another kind, each with a folder of its own."""
+
+DIRECT = ("bounds", "useless", "emission", "speed")
+"""Groups that are measured while they are printed."""
+
+ALL = (*GROUPS, *OWN, *DIRECT)
+ON_REQUEST = ("rules", "seeds")
+"""Not part of everything: the one takes a day, the other needs files that are not shipped."""
+
+ENOUGH_DENSE = 2 / 3
+NEAR_BEST_RULE = 1.1
+"""Wanted of dense models: the share of right counts, and the mean loss in units of the best fixed rule's."""
+
+SPEED = ((TIGER, 100_000), (maze(14), 100_000), (TMAZE, 1_000_000))
+SPEED_REPEATS = 3
+LIBRARIES = ("OMP", "OPENBLAS", "MKL", "NUMBA")
+"""Whose threads can be limited by a variable of the environment."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("groups", nargs="*", help=f"any of {', '.join(ALL)}; all by default")
-    parser.add_argument("--out", type=Path, default=Path("efficiency"))
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--at-most", type=int, help="logs of a kind")
-    parser.add_argument("--report", action="store_true", help="print what is finished, run nothing")
-    parser.add_argument("--force", action="store_true", help="go on in a folder made by other code")
+    parser.add_argument(
+        "groups", nargs="*", help=f"any of {', '.join(ALL)}; by default all but {' and '.join(ON_REQUEST)}"
+    )
+    parser.add_argument("--models", type=Path, help="folder of the .POMDP files of seeds")
+    parser.add_argument("--steps", type=int, help="of seeds, dense, rules and speed instead of their own")
+    parser.add_argument("--against", type=Path, help="src folder of another checkout, for speed")
+    parser.add_argument(
+        "--threads", type=int, default=1, help="of every library, for speed; 0 leaves it to them"
+    )
+    add_options(parser, out="efficiency")
     arguments = parser.parse_args()
-    chosen = arguments.groups or list(ALL)
+    chosen = arguments.groups or [group for group in ALL if group not in ON_REQUEST]
     if unknown := set(chosen) - set(ALL):
         parser.error(f"unknown: {', '.join(sorted(unknown))}")
-    groups = [group for group in GROUPS if group in chosen]
     found: Found = {}
-    if groups:
+    if groups := [group for group in GROUPS if group in chosen]:
         found = _learned(groups, arguments)
+    for group in OWN:
+        if group in chosen:
+            found[group] = _own(group, arguments)
     for group in ALL:
         if group in chosen:
             print(f"\n## {group}\n")
-            REPORTS[group](found)
+            if group == "speed":
+                _speed(arguments)
+            else:
+                REPORTS[group](found)
 
 
 def _learned(groups: list[str], arguments: argparse.Namespace) -> Found:
     study = build_efficiency_study()
     units = [unit for case in cases(groups) for unit in units_of(case, at_most=arguments.at_most)]
-    if not arguments.report:
-        run_units(
-            study, arguments.out, workers=arguments.workers, chosen=units, force=arguments.force,
-            time_limit_per_unit=7200.0,
-        )  # fmt: skip
-    seconds = collect_seconds(study, arguments.out)
-    rows = [
-        {**row, "seconds": seconds.get(row["unit"], {}).get("learn")}
-        for row in collect_rows(study, arguments.out)
-    ]
-    write_table(
-        arguments.out / "rows.csv", [{k: v for k, v in row.items() if k != "seconds"} for row in rows]
-    )
     found: Found = {}
-    for row in rows:
+    for row in finished_rows(study, arguments.out, arguments, units, shown=study.units):
         found.setdefault((row["system"], int(row["steps"])), []).append(row)
     return found
+
+
+def _own(group: str, arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    steps = {} if arguments.steps is None or group == "short" else {"steps": arguments.steps}
+    if group == "seeds":
+        units = efficiency_units.seeds_units(arguments.models, arguments.steps)
+        if arguments.models is None:
+            print("seeds: without --models no classic files", file=sys.stderr)
+        settings = {"code": code_digest(), "benchmark": digest(efficiency_units, pomdp_files)}
+        study = Study(group, tuple(units), settings=settings)
+        chosen = [unit for unit in units if unit.parameters["seed"] < (arguments.at_most or len(units))]
+    else:
+        units_of_group: Callable[..., list[Unit]] = {
+            "short": short_units, "dense": dense_units, "rules": rules_units,
+        }[group]  # fmt: skip
+        study = build_study(group, units_of_group(**steps))
+        chosen = units_of_group(at_most=arguments.at_most, **steps)
+    return finished_rows(study, arguments.out / group, arguments, chosen)
 
 
 # --- reports ---------------------------------------------------------------------------------------------
@@ -97,27 +157,32 @@ def _counts(found: Found) -> None:
 
 def _counted(wanted: Sequence[Case], found: Found) -> None:
     print(
-        "| system | steps | right number of states | wanted | within 1 nat of the maximum | median seconds |"
+        "| system | steps | right number of states | wanted | within 1 nat of the maximum | median seconds | CPU s |"
     )
-    print("|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|---|")
     for case in wanted:
         rows = found.get((case.system, case.steps), [])
         if not rows:
             continue
-        right = [row for row in rows if row.get("states") == row["true_states"]]
+        right = [row for row in rows if _right(row)]
         share = "" if case.share is None else f"{case.share:.0%}"
         reached = sum(row["log_likelihood_gap"] > -1 for row in right)
-        seconds = np.median([row["seconds"] for row in rows if row["seconds"] is not None] or [np.nan])
         print(
-            f"| {case.system} | {case.steps:.0e} | {len(right)} of {len(rows)} | {share} | {reached} of {len(right)} | "
-            f"{seconds:.1f} |"
+            f"| {case.system} | {_size(case.steps)} | {len(right)} of {len(rows)} | {share} | "
+            f"{reached} of {len(right)} | {median(rows, 'seconds'):.1f} | {median(rows, 'cpu'):.1f} |"
         )
         wrong = [row for row in rows if row not in right]
         for row in wrong:
             print(
-                f"|   wrong: seed {row['seed']} | | {row.get('states')} of {row['true_states']} | {row['outcome']} | "
-                f"{_shown(row.get('log_likelihood_gap'))} nats | penalized {_shown(row.get('penalized_gap'))} |"
+                f"|   wrong: seed {row['seed']} | | {row.get('states')} of {row.get('true_states')} | "
+                f"{row['outcome']} | "
+                f"{_shown(row.get('log_likelihood_gap'))} nats | evidence {_shown(row.get('oracle_gap'))} | |"
             )
+
+
+def _right(row: Mapping[str, Any]) -> bool:
+    """Whether a log led to a model at all, and to one with the true number of states."""
+    return "states" in row and row["states"] == row["true_states"]
 
 
 def _errors(found: Found) -> None:
@@ -129,7 +194,7 @@ def _errors(found: Found) -> None:
     bounds: dict[str, ErrorBound] = {}
     for case in GROUPS["errors"]:
         rows = found.get((case.system, case.steps), [])
-        right = [row for row in rows if row.get("states") == row["true_states"]]
+        right = [row for row in rows if _right(row)]
         if not right:
             continue
         if case.system not in bounds:
@@ -154,23 +219,26 @@ def _errors(found: Found) -> None:
 
 def _random(found: Found) -> None:
     rows = [row for case in GROUPS["random"] for row in found.get((case.system, case.steps), [])]
-    right = [row for row in rows if row.get("states") == row["true_states"]]
+    right = [row for row in rows if _right(row)]
     near = [row for row in right if row["log_likelihood_gap"] > -1]
-    seconds = [row["seconds"] for row in rows if row["seconds"] is not None]
     print(
         f"right number of states in {len(right)} of {len(rows)}; of those within 1 nat of the maximum: {len(near)}; "
-        f"median seconds {np.median(seconds or [np.nan]):.0f}\n"
+        f"median seconds {median(rows, 'seconds'):.0f}\n"
     )
+    for kind in KINDS:
+        of_kind = [row for row in rows if random_kind(int(row["system"].removeprefix("random:"))) == kind]
+        print(f"- rows {kind}: {sum(row in right for row in of_kind)} of {len(of_kind)}")
+    print()
     others = {row["unit"]: _verdict(row) for row in rows if row not in near}
     for verdict, count in Counter(others.values()).most_common():
         print(f"- {verdict}: {count}")
-    print("\n| model | true states | found | nats above the maximum from the truth | penalized | verdict |")
+    print("\n| model | true states | found | nats above the maximum from the truth | evidence | verdict |")
     print("|---|---|---|---|---|---|")
     for row in rows:
         if row["unit"] in others:
             print(
-                f"| {row['system']} | {row['true_states']} | {row.get('states')} | "
-                f"{_shown(row.get('log_likelihood_gap'))} | {_shown(row.get('penalized_gap'))} | "
+                f"| {row['system']} | {row.get('true_states')} | {row.get('states')} | "
+                f"{_shown(row.get('log_likelihood_gap'))} | {_shown(row.get('oracle_gap'))} | "
                 f"{others[row['unit']]} |"
             )
 
@@ -179,7 +247,7 @@ def _verdict(row: dict[str, Any]) -> str:
     """Why a model is not the one that the climb from the truth finds."""
     if row["outcome"] != "ok":
         return str(row["outcome"])
-    preferred = row["penalized_gap"] > -1
+    preferred = row["oracle_gap"] > -1
     if row["states"] == row["true_states"]:
         return "right count, other zeros that cost no more" if preferred else "right count, a lesser maximum"
     kind = "fewer" if row["states"] < row["true_states"] else "more"
@@ -191,7 +259,7 @@ def _paper(found: Found) -> None:
     lines = []
     for value in paper_values():
         rows = found.get((value["system"], value["steps"]), [])
-        right = [row for row in rows if row.get("states") == row["true_states"]]
+        right = [row for row in rows if _right(row)]
         if not rows:
             continue
         mean = statistics([row.get(value["measure"]) for row in right]).mean
@@ -221,6 +289,162 @@ def _ratio(ratio: float) -> str:
 
 def _largest(found: Found) -> None:
     _counted(GROUPS["largest"], found)
+
+
+def _short(found: Found) -> None:
+    print(
+        "| system (states) | steps | found | refused | most above the truth | right | impossible logs | nats a step, "
+        "of the others | truth | one state |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    false, impossible = 0, 0
+    for system in SHORT_SYSTEMS:
+        for steps in SHORT_STEPS:
+            rows = [row for row in found["short"] if (row["system"], row["steps"]) == (system, steps)]
+            if not rows:
+                continue
+            learned = [row for row in rows if "states" in row]
+            excess = [row["states"] - row["true_states"] for row in learned]
+            false += sum(more > 1 for more in excess)
+            broken = sum(row["impossible"] > 0 for row in learned)
+            impossible += broken
+            nats = [_mean(learned, column) for column in ("nats", "true_nats", "one_state_nats")]
+            print(
+                f"| {system} ({rows[0].get('true_states')}) | {steps} | {_listed(learned)} | "
+                f"{_outcomes(rows)} | {max(excess, default=0):+d} | {excess.count(0)} of {len(rows)} | {broken} | "
+                f"{' | '.join(nats)} |"
+            )
+    print(
+        f"\nmore than the truth and one state: {false} logs (wanted: 0); held-out likelihood not finite: {impossible} "
+        "(wanted: 0)"
+    )
+
+
+def _listed(rows: Rows) -> str:
+    """How often each number of states was found."""
+    counts = sorted(Counter(row["states"] for row in rows).items())
+    return ", ".join(f"{states} in {count}" for states, count in counts) or "-"
+
+
+def _outcomes(rows: Rows) -> str:
+    """What came instead of a model, and how often."""
+    counts = Counter(row["outcome"] for row in rows if row["outcome"] != "ok")
+    return ", ".join(f"{outcome} {count}" for outcome, count in counts.items()) or "0"
+
+
+def _mean(rows: Rows, column: str) -> str:
+    values = [row[column] for row in rows if row[column] is not None]
+    return f"{np.mean(values):.4f}" if values else "-"
+
+
+def _dense(found: Found) -> None:
+    rows = found["dense"]
+    print(
+        "| model | true states | found | predicts best | held-out nats below the truth, per 1e5 steps | CPU s |"
+    )
+    print("|---|---|---|---|---|---|")
+    for row in rows:
+        print(
+            f"| {row['system']} | {row.get('true_states')} | {row.get('states', row['outcome'])} | "
+            f"{row.get('predictive_states') or '-'} | {_shown(row.get('loss'))} | {number(row, 'cpu', '.1f')} |"
+        )
+    print()
+    for prefix in ("random:", "dense:"):
+        part = [row for row in rows if row["system"].startswith(prefix)]
+        right = [row for row in part if _right(row)]
+        print(
+            f"- {prefix[:-1]}: true count in {len(right)} of {len(part)} (wanted: {ENOUGH_DENSE:.0%}), mean loss "
+            f"{_mean([row for row in part if 'loss' in row], 'loss')}"
+        )
+
+
+def _rules(found: Found) -> None:
+    """Models whose fits are all there, by every rule, and beside them what was learned from the same logs."""
+    fits: dict[str, list[dict[str, Any]]] = {}
+    for row in found["rules"]:
+        if row["outcome"] == "ok":
+            fits.setdefault(row["system"], []).append(row)
+    whole = {name: rows for name, rows in fits.items() if len(rows) == rows[0]["true_states"] + MORE_STATES}
+    if not whole:
+        print("no model has all of its fits yet")
+        return
+    print(f"{len(whole)} models; held-out nats below the truth, per 1e5 steps\n")
+    print("| rule | mean loss | true count | of 100 % |\n|---|---|---|---|")
+    losses = {}
+    for rule in (*RULES, "true count", "hindsight", "one state"):
+        chosen = {name: chosen_by(rule, rows) for name, rows in whole.items()}
+        losses[rule] = float(np.mean([taken.loss for taken in chosen.values()]))
+        right = sum(taken.states == whole[name][0]["true_states"] for name, taken in chosen.items())
+        print(f"| {rule} | {losses[rule]:.1f} | {right} of {len(whole)} | {right / len(whole):.0%} |")
+    best = min(losses[rule] for rule in RULES)
+    ours = [row for row in found.get("dense", []) if row["system"] in whole and row.get("loss") is not None]
+    if ours:
+        loss = float(np.mean([row["loss"] for row in ours]))
+        right = sum(row["states"] == row["true_states"] for row in ours)
+        print(f"| learn_pomdp(log) | {loss:.1f} | {right} of {len(ours)} | {right / len(ours):.0%} |")
+        missing = "" if len(ours) == len(whole) else f"; not learned: {len(whole) - len(ours)} models"
+        print(f"\nlearned ÷ best fixed rule: {loss / best:.2f} (wanted: at most {NEAR_BEST_RULE}){missing}")
+    else:
+        print(f"\nbest fixed rule: {best:.1f}; ask for dense in the same command for what is learned")
+
+
+def _seeds(found: Found) -> None:
+    print("| system | steps | true states | counts by seed | same | median CPU s |")
+    print("|---|---|---|---|---|---|")
+    same = []
+    for name in dict.fromkeys(row["system"] for row in found["seeds"]):
+        rows = [row for row in found["seeds"] if row["system"] == name]
+        counts = [row.get("states", row["outcome"]) for row in rows]
+        most = Counter(counts).most_common(1)[0][1]
+        same.append(most == len(rows))
+        print(
+            f"| {name} | {_size(rows[0]['steps'])} | {rows[0].get('true_states')} | {' '.join(map(str, counts))} | "
+            f"{most} of {len(rows)} | {median(rows, 'cpu'):.1f} |"
+        )
+    print(f"\nthe same count for every seed: {sum(same)} of {len(same)} systems (wanted: all)")
+
+
+def _size(steps: int) -> str:
+    return f"{steps:.1e}".replace(".0e", "e")
+
+
+def _speed(arguments: argparse.Namespace) -> None:
+    """The whole of `learn_pomdp`, in a process of its own each time; the checkouts in turn, on the same log."""
+    here = Path(unlatch.__file__).resolve().parents[1]
+    sources = {"here": here} if arguments.against is None else {"here": here, "there": arguments.against}
+    print("| system | steps | checkout | states | CPU s, each run | seconds | here ÷ there |")
+    print("|---|---|---|---|---|---|---|")
+    repeats = min(SPEED_REPEATS, arguments.at_most or SPEED_REPEATS)
+    for name, own in SPEED:
+        steps = arguments.steps or own
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "log.npz"
+            efficiency_units.save_arrays(unlatch.simulate(by_name(name), steps, rng=0), path)
+            runs: dict[str, list[dict[str, float]]] = {checkout: [] for checkout in sources}
+            for _ in range(repeats):
+                for checkout, source in sources.items():
+                    runs[checkout].append(_timed(path, source, arguments.threads))
+        least = {checkout: min(run["cpu"] for run in timed) for checkout, timed in runs.items()}
+        for checkout, timed in runs.items():
+            ratio = f"{least['here'] / least['there']:.2f}" if checkout == "there" else ""
+            spent = ", ".join(format(run["cpu"], ".1f") for run in timed)
+            wall = min(run["wall"] for run in timed)
+            print(
+                f"| {name} | {_size(steps)} | {checkout} | {timed[0]['states']} | {spent} | {wall:.1f} | {ratio} |",
+                flush=True,
+            )
+
+
+def _timed(log: Path, source: Path, threads: int) -> dict[str, float]:
+    """Seconds in a process with so many threads: idle ones that wait for work count as the processor's time too."""
+    command = [sys.executable, str(Path(efficiency_units.__file__)), str(log)]
+    limits = {f"{library}_NUM_THREADS": str(threads) for library in LIBRARIES} if threads else {}
+    environment = {**os.environ, **limits, "PYTHONPATH": str(source.resolve())}
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if run.returncode:
+        raise SystemExit(f"learning failed with {source}:\n{run.stderr}")
+    result: dict[str, float] = json.loads(run.stdout.splitlines()[-1])
+    return result
 
 
 def _bounds(_: Found) -> None:
@@ -340,6 +564,10 @@ REPORTS: dict[str, Callable[[Found], None]] = {
     "random": _random,
     "paper": _paper,
     "largest": _largest,
+    "short": _short,
+    "dense": _dense,
+    "rules": _rules,
+    "seeds": _seeds,
     "bounds": _bounds,
     "useless": _useless,
     "emission": _emission,

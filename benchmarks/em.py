@@ -4,15 +4,20 @@ First table: `learn_em` and hmmlearn on one action, from the same start and for 
 the likelihoods must agree and ours must be at least ten times faster per iteration. hmmlearn is measured with
 both of its implementations; "log" is its default, "scaling" the faster one.
 
+With ``--tables passes``: what a pass costs per step and state, with 4 to 100 states, dense and sparse, beside hmmlearn
+and beside one read of as much memory as the beliefs of all steps take.
+
 Second table: how often EM reaches the likelihood of the model that made the log, with the best of several
 starts and with a single one, at ten thousand steps.
 
     python benchmarks/em.py --steps 1000000 --seeds 5
+    python benchmarks/em.py --tables passes
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import time
 from collections.abc import Callable, Sequence
 
@@ -28,8 +33,18 @@ DOMAINS: dict[str, Callable[[], POMDP]] = {
 }
 
 
+SIZES = (4, 8, 16, 48, 100)
+STEPS_TIMES_STATES = 4_000_000
+"""Shorter logs for more states, so that every row of the table takes about as much memory."""
+
+SUCCESSORS = 4
+"""Of a state of a sparse model, which shows one symbol: a room with four ways out of every cell."""
+
+
 def main() -> None:
     options = parsed()
+    if "passes" in options.tables:
+        measure_passes(options.sizes, options.symbols, options.iterations)
     if "rival" in options.tables:
         compare_with_hmmlearn(options.steps, options.states, options.symbols, options.iterations)
     if "truth" in options.tables:
@@ -38,7 +53,10 @@ def main() -> None:
 
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="EM against hmmlearn and against the truth.")
-    parser.add_argument("--tables", nargs="+", choices=("rival", "truth"), default=("rival", "truth"))
+    parser.add_argument(
+        "--tables", nargs="+", choices=("rival", "truth", "passes"), default=("rival", "truth")
+    )
+    parser.add_argument("--sizes", nargs="+", type=int, default=SIZES, help="states of the table of passes")
     parser.add_argument("--steps", type=int, default=1_000_000, help="log length beside hmmlearn")
     parser.add_argument("--states", type=int, default=4, help="hidden states beside hmmlearn")
     parser.add_argument("--symbols", type=int, default=6, help="observations beside hmmlearn")
@@ -76,6 +94,43 @@ def compare_with_hmmlearn(steps: int, states: int, symbols: int, iterations: int
             f"{name:28} {likelihood:18.7f} {difference:11.1e} {wall:12.4f} {wall / reference[1]:6.1f} "
             f"{processor:8.4f} {processor / reference[2]:6.1f}"
         )
+
+
+def measure_passes(sizes: Sequence[int], symbols: int, iterations: int) -> None:
+    """Nanoseconds of the processor per step and state of one pass forth and back."""
+    importlib.import_module("hmmlearn.hmm")  # not to be timed
+    rng = np.random.default_rng(0)
+    print("nanoseconds of the processor per step and state; one thread, one action, same start")
+    print(
+        f"{'states':>6} {'rows':8} {'steps':>9} {'unlatch':>9} {'hmmlearn':>9} {'ratio':>6} {'one read':>9} "
+        f"{'passes/s':>9}"
+    )
+    for states in sizes:
+        steps = STEPS_TIMES_STATES // states
+        for kind, make in (("dense", random_hmm), ("sparse", sparse_hmm)):
+            truth = make(states, symbols, rng)
+            start = jittered(truth, rng)
+            log = simulate(truth, steps, rng=0)
+            ours(log, start, 1, threads=1)  # compiles
+            own = measured(lambda n, log=log, start=start: ours(log, start, n, threads=1), iterations)[2]
+            theirs = measured(lambda n, log=log, start=start: hmmlearns(log, start, n, "scaling"), 3)[2]
+            scale = 1e9 / (steps * states)
+            print(
+                f"{states:6} {kind:8} {steps:9} {own * scale:9.2f} {theirs * scale:9.2f} {theirs / own:6.1f} "
+                f"{one_read(steps * states) * scale:9.3f} {1 / own:9.1f}",
+                flush=True,
+            )
+
+
+def one_read(numbers: int, repeats: int = 5) -> float:
+    """Seconds of the processor to add up so many numbers in memory."""
+    memory = np.ones(numbers)
+    spent = []
+    for _ in range(repeats):
+        begun = time.process_time()
+        memory.sum()
+        spent.append(time.process_time() - begun)
+    return min(spent)
 
 
 def measured(run: Callable[[int], float], iterations: int, repeats: int = 3) -> tuple[float, float, float]:
@@ -131,6 +186,32 @@ def random_hmm(states: int, symbols: int, rng: np.random.Generator) -> POMDP:
         transitions=rng.dirichlet(np.ones(states), (1, states)),
         observations=rng.dirichlet(np.ones(symbols), (1, states)),
         initial=rng.dirichlet(np.ones(states)),
+    )
+
+
+def sparse_hmm(states: int, symbols: int, rng: np.random.Generator) -> POMDP:
+    """Every state leads to a few, one of them the next in a round, so that all are reached; and shows one symbol."""
+    transitions = np.zeros((1, states, states))
+    for state in range(states):
+        others = rng.choice(states - 1, size=min(SUCCESSORS, states) - 1, replace=False)
+        reached = (state + 1 + np.append(others + 1, 0)) % states
+        transitions[0, state, reached] = rng.dirichlet(np.ones(len(reached)))
+    return POMDP(
+        transitions=transitions,
+        observations=np.eye(symbols)[None, np.arange(states) % symbols],
+        initial=np.full(states, 1 / states),
+    )
+
+
+def jittered(model: POMDP, rng: np.random.Generator) -> POMDP:
+    """Other numbers with the same zeros: a start from which the log is possible."""
+    transitions, observations = (
+        rows * rng.uniform(0.5, 1.5, rows.shape) for rows in (model.transitions, model.observations)
+    )
+    return POMDP(
+        transitions=transitions / transitions.sum(axis=2, keepdims=True),
+        observations=observations / observations.sum(axis=2, keepdims=True),
+        initial=model.initial,
     )
 
 

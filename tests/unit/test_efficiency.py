@@ -18,9 +18,9 @@ from unlatch.study.efficiency import (
     cases,
     learned,
     paper_values,
-    random_model,
 )
 from unlatch.study.jobs.units import named_seed
+from unlatch.study.random_models import random_model
 
 
 def test_without_hidden_states_variances_are_those_of_frequencies() -> None:

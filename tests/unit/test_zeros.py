@@ -20,7 +20,7 @@ from unlatch.learn.likelihood.objective import Likelihood
 from unlatch.learn.likelihood.parameters import ExpectedCounts, Parameters, parameters_of
 from unlatch.learn.likelihood.sparse_em import thrifty
 from unlatch.learn.likelihood.zeros import maximize, with_established_zeros
-from unlatch.study.efficiency import random_model
+from unlatch.study.random_models import random_model
 
 
 def test_thrift_closes_what_is_hardly_used_and_keeps_what_is_needed() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -87,17 +87,20 @@ class Task:
 
 @dataclass
 class Watch:
-    """Adds up the time spent on every stage: ``with watch("hankel"): ...``."""
+    """Adds up the time spent on every stage: ``with watch("hankel"): ...``.
+
+    Of another clock with that clock: ``watch("cpu", time.process_time)`` is the processor's time, of all threads.
+    """
 
     seconds: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
-    def __call__(self, stage: str) -> Iterator[None]:
-        begun = time.perf_counter()
+    def __call__(self, stage: str, clock: Callable[[], float] = time.perf_counter) -> Iterator[None]:
+        begun = clock()
         try:
             yield
         finally:
-            self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - begun
+            self.seconds[stage] = self.seconds.get(stage, 0.0) + clock() - begun
 
 
 @contextmanager

@@ -1,0 +1,199 @@
+"""The work behind `rooms.py`: a room learned by us, and by CSCG, each a function of its parameters and seed alone."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+import unlatch
+from systems_units import finding, learned
+from unlatch import POMDP, Trajectory, domains
+from unlatch.errors import UnlatchError
+from unlatch.study.held_out import chances_of_what_was_seen
+from unlatch.study.jobs.units import Finding, named_seed
+from unlatch.study.task import Watch
+
+Parameters = Mapping[str, Any]
+Row = dict[str, Any]
+
+MOST_HELD_OUT = 100_000
+"""Steps of a held-out log: a bit per step is known to a few thousandths of its error by then, and with hundreds of
+states more take long."""
+
+CSCG_FILE = "chmm_actions.py"
+PSEUDOCOUNT = 2e-3
+EM_ROUNDS, VITERBI_ROUNDS = 1000, 100
+"""As in the notebook that comes with CSCG: EM with a small count everywhere, then Viterbi training with none."""
+
+ROUNDS_AT_ONCE = 10
+"""Of EM, between two looks at the clock."""
+
+
+def rooms(parameters: Parameters, seed: np.random.SeedSequence) -> Finding:
+    """Number of cells found, and bits per step of a held-out log above the truth."""
+    truth, log, held_out = _logs(parameters)
+    _compile()
+    watch = Watch()
+    row: Row = {**parameters, "true_states": truth.n_states}
+    result = learned(log, {"emission": "auto"}, np.random.default_rng(seed), row, watch)
+    if result is not None:
+        ours, theirs = (chances_of_what_was_seen(model, held_out) for model in (result.pomdp, truth))
+        possible = ours > 0
+        row["impossible"] = int((~possible).sum())
+        row["bits_above_truth"] = float(np.log2(theirs[possible] / ours[possible]).sum() / len(held_out))
+        row["complete"] = result.complete
+    return finding([row], watch)
+
+
+def _logs(parameters: Parameters) -> tuple[POMDP, Trajectory, Trajectory]:
+    """The room, the log to learn from and the one to judge by: the same for every learner."""
+    names = ("room", "layout", "slip", "wrong", "steps")
+    rng = np.random.default_rng(named_seed(0, " ".join(str(parameters[name]) for name in names)))
+    truth = _room(parameters, rng)
+    steps = parameters["steps"]
+    log = unlatch.simulate(truth, steps, rng=rng)
+    return truth, log, unlatch.simulate(truth, min(steps, MOST_HELD_OUT), rng=rng)
+
+
+def _room(parameters: Parameters, rng: np.random.Generator) -> POMDP:
+    rows, columns = parameters["rows"], parameters["columns"]
+    noise = {"slip": parameters["slip"], "wrong": parameters["wrong"]}
+    if parameters["room"].startswith("empty"):
+        return domains.room(touched_walls(rows, columns), **noise)
+    return domains.random_room(rows, columns, **noise, rng=rng)
+
+
+def touched_walls(rows: int, columns: int) -> np.ndarray:
+    """An empty room: every cell is named by the walls that it touches, and by nothing else."""
+    names = np.full((rows, columns), "", dtype="<U32")
+    for wall, cells in (
+        ("top", np.s_[0]),
+        ("bottom", np.s_[-1]),
+        ("left", np.s_[:, 0]),
+        ("right", np.s_[:, -1]),
+    ):
+        names[cells] = np.char.add(names[cells], f"+{wall}")
+    return np.where(names == "", "none", np.char.lstrip(names, "+"))
+
+
+def _compile() -> None:
+    """Learn a tiny room, so that the seconds of a room are not those of the compiler."""
+    tiny = domains.room(["aab", "bac"])
+    with contextlib.suppress(UnlatchError):
+        unlatch.learn_pomdp(unlatch.simulate(tiny, 2_000, rng=0), rng=0)
+
+
+# --- CSCG ------------------------------------------------------------------------------------------------
+
+
+def cscg(parameters: Parameters, seed: np.random.SeedSequence) -> Finding:
+    """The same log learned by CSCG, with so many clones of every color as ``factor`` times the most that one needs.
+
+    Its model has no step before the first observation, so that one is not counted for either.
+    """
+    truth, log, held_out = _logs(parameters)
+    code = _loaded(Path(parameters["path"]))
+    clones = int(np.ceil(parameters["factor"] * _most_needed(truth)))
+    row: Row = {key: value for key, value in parameters.items() if key != "path"}
+    row |= {"outcome": "ok", "true_states": truth.n_states, "clones": clones}
+    colors = np.full(truth.n_observations, clones, dtype=np.int64)
+    own_seed = int(np.random.default_rng(seed).integers(2**31))
+    watch = Watch()
+    with contextlib.redirect_stdout(io.StringIO()):
+        _trained(code, colors, log.head(100), own_seed, 1, 60.0)  # compiles
+        with watch("learn"), watch("learn_cpu", time.process_time):
+            model, row["rounds"], row["cut"] = _trained(
+                code, colors, log, own_seed, EM_ROUNDS, parameters["most_seconds"]
+            )
+        row["states"] = len(np.unique(model.decode(*_as_cscg(log))[1]))
+        bits, row["impossible"] = _bits(model, held_out)
+    theirs = -np.log2(chances_of_what_was_seen(truth, held_out))
+    row["bits_above_truth"] = float(np.mean(bits[1:] - theirs[1:]))
+    return finding([row], watch)
+
+
+def _most_needed(truth: POMDP) -> int:
+    """Cells that have the commonest color."""
+    return int(np.bincount(truth.observations[0].argmax(axis=1)).max())
+
+
+def _as_cscg(log: Trajectory) -> tuple[np.ndarray, np.ndarray]:
+    """Observations, and with each of them the action that follows it; what follows the last is of no account."""
+    following = np.append(log.actions[1:], 0)
+    return log.observations.astype(np.int64), following.astype(np.int64)
+
+
+def _trained(
+    code: ModuleType, clones: np.ndarray, log: Trajectory, seed: int, rounds: int, most_seconds: float
+) -> tuple[Any, int, bool]:
+    """A trained model, the rounds of EM that it took, and whether the time for them was up first."""
+    seen, actions = _as_cscg(log)
+    model = code.CHMM(n_clones=clones, x=seen, a=actions, pseudocount=PSEUDOCOUNT, seed=seed)
+    begun, done, last, cut = time.process_time(), 0, np.inf, False
+    while done < rounds and not cut:
+        at_once = min(ROUNDS_AT_ONCE, rounds - done)
+        bits = model.learn_em_T(seen, actions, n_iter=at_once)
+        done += len(bits)
+        if len(bits) < at_once or bits[-1] >= last:
+            break
+        last, cut = bits[-1], time.process_time() - begun > most_seconds
+    model.pseudocount = 0.0
+    model.learn_viterbi_T(seen, actions, n_iter=VITERBI_ROUNDS)
+    return model, done, cut
+
+
+def _bits(model: Any, log: Trajectory) -> tuple[np.ndarray, bool]:
+    """Bits of every step; if one is impossible, with the small count of the training everywhere."""
+    try:
+        return model.bps(*_as_cscg(log)), False
+    except AssertionError:
+        model.pseudocount = PSEUDOCOUNT
+        model.update_T()
+        return model.bps(*_as_cscg(log)), True
+
+
+@cache
+def _loaded(path: Path) -> ModuleType:
+    """CSCG's one file, without the progress bar that it imports; once a process, as it compiles."""
+    file = path / CSCG_FILE if path.is_dir() else path
+    known = sys.modules.get("tqdm")
+    sys.modules["tqdm"] = _no_progress_bar()
+    try:
+        spec = importlib.util.spec_from_file_location("chmm_actions", file)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    finally:
+        del sys.modules["tqdm"]
+        if known is not None:
+            sys.modules["tqdm"] = known
+    return module
+
+
+def _no_progress_bar() -> ModuleType:
+    class Silent:
+        """Counts, and shows nothing."""
+
+        def __init__(self, n: int, **_: Any) -> None:
+            self._n = n
+
+        def __iter__(self) -> Iterator[int]:
+            return iter(range(self._n))
+
+        def set_postfix(self, **_: Any) -> None:
+            pass
+
+    module = ModuleType("tqdm")
+    module.trange = Silent  # type: ignore[attr-defined]
+    return module
