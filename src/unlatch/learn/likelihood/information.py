@@ -26,7 +26,11 @@ __all__ = [
 ]
 
 _SHORTEST_BLOCK = 5
-"""Events in a block, at least. The way back into what came before costs the same for every block: short are dear."""
+"""Events in a block of a long log, at least. The way back into what came before costs the same for every block: short
+are dear. In a short log, which has few blocks, a single event is one."""
+
+_SHORT_LOG = 20_000
+"""Events up to which a log is short in this sense."""
 
 _LONGEST_BLOCK = 50
 """Events in a block, at most: the way back is rarely longer, so that little would be saved."""
@@ -202,7 +206,11 @@ def _numbered(
 
 
 def _enough_blocks(size: int, likelihood: Likelihood) -> bool:
-    return len(likelihood.log) >= _SHORTEST_BLOCK * _FEWEST_BLOCKS * size
+    return len(likelihood.log) >= _shortest_block(likelihood) * _FEWEST_BLOCKS * size
+
+
+def _shortest_block(likelihood: Likelihood) -> int:
+    return 1 if len(likelihood.log) <= _SHORT_LOG else _SHORTEST_BLOCK
 
 
 def _pressed(roots: SquareRoots, likelihood: Likelihood) -> Floats:
@@ -218,7 +226,7 @@ def _outer_products(
     """Sums of outer products of half the scores of all blocks, for each part of the coordinates."""
     log = likelihood.log
     wanted = len(log) // (_BLOCKS_PER_COORDINATE * len(coordinates))
-    length = int(np.clip(wanted, _SHORTEST_BLOCK, _LONGEST_BLOCK))
+    length = int(np.clip(wanted, _shortest_block(likelihood), _LONGEST_BLOCK))
     sums = [np.zeros((part.stop - part.start, part.stop - part.start)) for part in parts]
     done = 0
     for scores in block_scores(parameters, log, coordinates, length=length, emission=likelihood.emission):

@@ -71,11 +71,10 @@ def with_established_zeros(ascent: Ascent) -> tuple[Parameters, int]:
     long as this one, the row's zeros become as small probabilities, and a log that shows one is not impossible. Rows
     without visits mean nothing, and where episodes begin is left alone.
     """
-    start, moves, *shown = zip(ascent.parameters, ascent.counts.blocks, strict=True)
+    start, *others = zip(ascent.parameters, ascent.counts.blocks, strict=True)
     blocks, opened_rows = [start[0]], 0
-    for rows, uses in (moves, *shown):
-        might = np.ones(rows.shape, bool) if uses is moves[1] else uses.sum(axis=-2, keepdims=True) > 0
-        unseen = (rows <= 0) & might
+    for rows, uses in others:
+        unseen = rows <= 0
         expected = _expected_unseen(uses, unseen)
         weak = expected > UNSEEN
         share = np.where(weak, expected / np.maximum(uses.sum(axis=-1) + expected, _NEGLIGIBLE), 0.0)[
