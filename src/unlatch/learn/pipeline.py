@@ -9,6 +9,7 @@ from typing import Literal
 
 import numpy as np
 
+from unlatch import linalg
 from unlatch.arrays import own_errstate
 from unlatch.core import html
 from unlatch.core.arguments import checked_log
@@ -142,6 +143,7 @@ class LearnResult:
 
 
 @own_errstate
+@linalg.on_one_thread
 def learn_pomdp(
     log: Trajectory,
     *,

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from unlatch import linalg
 from unlatch.arrays import own_errstate
 from unlatch.core import html
 from unlatch.core.arguments import checked_log, checked_seconds, whole_number
@@ -64,6 +65,7 @@ class RefineResult:
 
 
 @own_errstate
+@linalg.on_one_thread
 def refine(
     pomdp: POMDP,
     log: Trajectory,

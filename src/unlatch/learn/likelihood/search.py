@@ -27,6 +27,7 @@ from unlatch.learn.likelihood.split_merge import (
     merge_proposals,
     merged_counts,
     merged_states,
+    split_state,
     tidied,
 )
 from unlatch.learn.likelihood.starts import (
@@ -58,6 +59,11 @@ _PROBING_PASSES = 20
 _DOUBLING_PASSES = 50
 _MERGING_PASSES = 20
 _PATIENCE = 2
+
+_SPLITS, _SPLITS_KEPT = 16, 2
+"""States that are split one by one before a search is given up, the most visited first, and how many of these models
+are climbed on."""
+
 _NOISE_GAIN = 2.0
 """Nats per parameter that fitting noise gains at most: half a nat on average where the likelihood is a parabola, but a
 doubled model has many ways to do so and keeps the best."""
@@ -289,7 +295,7 @@ class _Search:
         doubled = self._climb(promising.parameters, _DOUBLING_PASSES)
         pruned = self._pruned(doubled)
         if pruned.n_states <= best.n_states:
-            others = self._one_more(doubled, best.n_states), self._pruned(self._saving(doubled))
+            others = self._pruned(self._saving(doubled)), self._one_more(doubled, best)
             pruned = max(pruned, *others, key=lambda found: found.score)
         self._rounds.append(
             f"{self._likelihood.steps} steps: {best.n_states} states doubled and pruned to {pruned.n_states}, "
@@ -298,18 +304,28 @@ class _Search:
         reached = self._seen.best
         return reached.n_states > best.n_states and reached.score > best.score + _IMPROVEMENT
 
-    def _one_more(self, doubled: Candidate, states: int) -> Candidate:
-        """The doubled model merged to a single state more than before: what the evidence is about."""
+    def _one_more(self, doubled: Candidate, best: Candidate) -> Candidate:
+        """The best model with a single state more, which the evidence is about: the doubled one merged, and the one
+        before with a state split."""
         pairs, _ = merge_gains(doubled)
-        chosen = disjoint_pairs(pairs)[: doubled.n_states - states - 1]
+        chosen = disjoint_pairs(pairs)[: doubled.n_states - best.n_states - 1]
         merged = merged_states(doubled.parameters, chosen, doubled.ascent.visits)
-        return self._climb(merged, _DOUBLING_PASSES)
+        common = np.argsort(-np.where(best.parameters.terminal, 0.0, best.ascent.visits), kind="stable")
+        probes = [
+            self._climbed(split_state(best.parameters, int(state), self._rng), _PROBING_PASSES)
+            for state in common[: min(_SPLITS, best.ascent.n_going_on)]
+        ]
+        probes.sort(key=lambda ascent: -ascent.log_likelihood)
+        starts = [merged, *(probe.parameters for probe in probes[:_SPLITS_KEPT])]
+        found = [self._climb(start, _DOUBLING_PASSES) for start in starts]
+        first = max(found, key=lambda candidate: candidate.score)
+        return max(first, self._saving(first), key=lambda candidate: candidate.score)
 
-    def _saving(self, doubled: Candidate) -> Candidate:
-        """The doubled model with as few entries as it can do with, whose states are merged more easily: they have less
-        to differ in."""
-        start = thrifty(doubled.ascent, self._likelihood)
-        return doubled if start is None else self._climb(start, _DOUBLING_PASSES)
+    def _saving(self, candidate: Candidate) -> Candidate:
+        """The model with as few entries as it can do with, which costs less; and states are merged more easily that
+        have less to differ in."""
+        start = thrifty(candidate.ascent, self._likelihood)
+        return candidate if start is None else self._climb(start, _DOUBLING_PASSES)
 
     # --- samples --------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ __all__ = [
     "merge_proposals",
     "merged_counts",
     "merged_states",
+    "split_state",
     "tidied",
     "with_shared_rows",
 ]
@@ -81,6 +82,31 @@ def doubled_states(
             if parameters.rewards is None
             else _jittered(parameters.rewards[:, origin], jitter * _OBSERVATION_NOISE, rng)
         ),
+        terminal=parameters.terminal[origin],
+    )
+
+
+def split_state(parameters: Parameters, state: int, rng: np.random.Generator) -> Parameters:
+    """One state as two, each reached as often; their rows are jittered, also in how they move: what the two show may be
+    the same."""
+    origin = np.append(np.arange(parameters.n_states), state)
+    halves = np.where(origin == state, 0.5, 1.0)
+    twins = np.flatnonzero(origin == state)
+    transitions = parameters.transitions[:, origin][:, :, origin] * halves
+    observations = parameters.observations[:, origin]
+    rewards = None if parameters.rewards is None else parameters.rewards[:, origin]
+    for rows in (transitions, observations, rewards):
+        if rows is not None:
+            rows[:, twins] = _jittered(rows[:, twins], _OBSERVATION_NOISE, rng)
+    transitions[:, :, twins] *= np.exp(
+        _OBSERVATION_NOISE * rng.standard_normal(transitions[:, :, twins].shape)
+    )
+    return Parameters(
+        initial=parameters.initial[origin] * halves,
+        transitions=transitions / transitions.sum(axis=2, keepdims=True),
+        observations=observations,
+        first=None if parameters.first is None else parameters.first[origin],
+        rewards=rewards,
         terminal=parameters.terminal[origin],
     )
 
