@@ -38,7 +38,8 @@ __all__ = [
     "truncated_svd",
 ]
 
-P, T = ParamSpec("P"), TypeVar("T")
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _DENSE_LIMIT = 400
 """Smaller side up to which a full decomposition is cheaper than an iterative one."""
