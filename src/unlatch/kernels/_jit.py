@@ -16,8 +16,9 @@ from typing import Any
 from unlatch.errors import MissingDependencyError
 
 try:
-    from numba import njit
+    from numba import config, njit
     from numba.core.caching import IndexDataCacheFile
+    from numba.cpython.unsafe.tuple import tuple_setitem
 except ImportError as error:
     raise MissingDependencyError(
         f"numba, which compiles the inner loops, cannot be imported ({error}); install it: pip install numba",
@@ -120,3 +121,12 @@ def kernel(function: Callable[..., Any]) -> Any:
     except (RuntimeError, AttributeError):  # no place to keep a cache, or a numba whose cache we do not know
         return njit(nogil=True)(function)
     return compiled
+
+
+def _with_item(items: tuple[Any, ...], index: int, item: Any) -> tuple[Any, ...]:
+    """A tuple with one item replaced: what numba's ``tuple_setitem`` is to compiled code."""
+    return items[:index] + (item,) + items[index + 1 :]
+
+
+with_item = _with_item if config.DISABLE_JIT else tuple_setitem
+"""A tuple with one item replaced, for kernels whose tuples stay in registers."""

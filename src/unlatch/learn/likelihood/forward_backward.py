@@ -199,7 +199,8 @@ class _Work:
     kernels: Any  # the module for small models or the one for all
     ahead: Any  # Operators
     back: Any  # Operators
-    initial: Floats
+    initial: Any  # an array, or a tuple where messages are held in registers
+    ones: Any  # the same
     steps: Any  # Steps
     last_move_unseen: bool
     length: int
@@ -268,15 +269,18 @@ def _prepared(
     from unlatch.kernels import em, em_small
 
     n = -(-len(initial) // 4) * 4
+    small = n in em_small.WIDTHS
+    form = tuple if small else np.asarray
     sparse_cost = _SPARSE_COST * float(np.count_nonzero(updates, axis=(1, 2)) @ frequencies / len(symbols))
-    operators = _sparse_operators if n > 4 and sparse_cost < n**2 else _dense_operators
+    operators = _sparse_operators if not small and sparse_cost < n**2 else _dense_operators
     kept = len(symbols) * n <= KEPT_NUMBERS
     length = block_length or (1 if kept else max(64, _BLOCK_NUMBERS // n))
     return _Work(
-        kernels=em_small if n == 4 else em,
+        kernels=em_small if small else em,
         ahead=operators(updates, n),
         back=operators(updates.transpose(0, 2, 1), n),
-        initial=_padded(initial, (n,)),
+        initial=form(_padded(initial, (n,))),
+        ones=form(np.ones(n)),
         steps=em.Steps(symbols, begins),
         last_move_unseen=last_move_unseen,
         length=length,
@@ -342,16 +346,14 @@ def _forward(work: _Work) -> Iterator[float]:
 
 def _backward(work: _Work, message: Floats, first: int, last: int) -> Iterator[int]:
     """The backward message before block ``first``, left in ``message``."""
-    ones = np.ones(work.n)
     for begin, end in reversed(work.calls(first, last)):
         checkpoint()
-        work.kernels.backward_blocks(work.back, ones, work.steps, work.length, begin, end, message)
+        work.kernels.backward_blocks(work.back, work.ones, work.steps, work.length, begin, end, message)
         yield 0
 
 
 def _count(work: _Work, message: Floats, first: int, last: int, sums: Any) -> Iterator[int]:
     """One lane of the counting pass; yields how many steps every call has lost to underflow."""
-    ones = np.ones(work.n)
     workspace = np.empty((work.length + 1, work.n))
     for begin, end in reversed(work.calls(first, last)):
         checkpoint()
@@ -359,7 +361,7 @@ def _count(work: _Work, message: Floats, first: int, last: int, sums: Any) -> It
             work.ahead,
             work.back,
             work.initial,
-            ones,
+            work.ones,
             work.steps,
             work.last_move_unseen,
             work.length,
