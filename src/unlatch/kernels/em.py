@@ -40,23 +40,11 @@ class Steps(NamedTuple):
     begins: Any
 
 
-class Operators(NamedTuple):
-    """One matrix per symbol: all of ``dense`` (symbols, n, n) with n a multiple of four, or, where ``dense``
-    is empty, the nonzero entries ``starts[k]`` to ``starts[k + 1]`` of (sources, targets, values)."""
-
-    dense: Any
-    starts: Any
-    sources: Any
-    targets: Any
-    values: Any
-
-
 class Sums(NamedTuple):
-    """What the counting pass adds to: outer products of messages per symbol (``dense``) or per nonzero entry
-    (``sparse``), state posteriors of the ``last`` steps of episodes per symbol, and of their ``first``."""
+    """What the counting pass adds to: outer products of messages per symbol, state posteriors of the ``last`` steps of
+    episodes per symbol, and of their ``first`` (1, n)."""
 
-    dense: Any
-    sparse: Any
+    outer: Any
     last: Any
     first: Any
 
@@ -71,8 +59,6 @@ def forward_blocks(  # type: ignore[no-untyped-def]
     that the next observation is impossible. ``message`` has two rows; the second is scratch.
     """
     symbols, begins = steps
-    dense, starts, sources, targets, values = ahead
-    sparse = dense.shape[0] == 0
     total = symbols.shape[0]
     gained = 0.0
     now = 0
@@ -86,10 +72,7 @@ def forward_blocks(  # type: ignore[no-untyped-def]
             copy(message, now, checkpoints, block)
             block += 1
         k = symbols[t]
-        if sparse:
-            mass = apply_sparse(starts, sources, targets, values, k, message, now, 1 - now)
-        else:
-            mass = apply_dense(dense, k, message, now, 1 - now)
+        mass = apply(ahead, k, message, now, 1 - now)
         if mass < _SMALL:
             gain = settle(ahead, k, message, now, 1 - now)
             if gain == -np.inf:
@@ -104,18 +87,13 @@ def forward_blocks(  # type: ignore[no-untyped-def]
 def backward_blocks(back, ones, steps, length, first, last, message):  # type: ignore[no-untyped-def]
     """Carry the backward message ``message[0]`` from after block ``last - 1`` to before block ``first``."""
     symbols, begins = steps
-    dense, starts, sources, targets, values = back
-    sparse = dense.shape[0] == 0
     total = symbols.shape[0]
     now = 0
     for t in range(min(last * length, total) - 1, first * length - 1, -1):
         if t + 1 == total or begins[t + 1]:
             set_row(message, now, ones)
         k = symbols[t]
-        if sparse:
-            mass = apply_sparse(starts, sources, targets, values, k, message, now, 1 - now)
-        else:
-            mass = apply_dense(dense, k, message, now, 1 - now)
+        mass = apply(back, k, message, now, 1 - now)
         if mass < _SMALL:
             settle(back, k, message, now, 1 - now)
         now = 1 - now
@@ -147,17 +125,12 @@ def count_blocks(  # type: ignore[no-untyped-def]
 def refill(ahead, initial, steps, begin, end, workspace):  # type: ignore[no-untyped-def]
     """The forward messages before every step of a block, from the one before its first step."""
     symbols, begins = steps
-    dense, starts, sources, targets, values = ahead
-    sparse = dense.shape[0] == 0
     for t in range(begin, end):
         r = t - begin
         if begins[t]:
             set_row(workspace, r, initial)
         k = symbols[t]
-        if sparse:
-            mass = apply_sparse(starts, sources, targets, values, k, workspace, r, r + 1)
-        else:
-            mass = apply_dense(dense, k, workspace, r, r + 1)
+        mass = apply(ahead, k, workspace, r, r + 1)
         if mass < _SMALL:
             settle(ahead, k, workspace, r, r + 1)
 
@@ -168,9 +141,7 @@ def count_steps(  # type: ignore[no-untyped-def]
 ):
     """The counting pass over steps whose forward messages stand in ``workspace``, from step ``origin`` on."""
     symbols, begins = steps
-    dense, starts, sources, targets, values = back
-    sparse = dense.shape[0] == 0
-    outer, entries, last, first = sums
+    outer, last, first = sums
     lost = 0
     now = 0
     for t in range(end - 1, begin - 1, -1):
@@ -179,10 +150,7 @@ def count_steps(  # type: ignore[no-untyped-def]
         ends = t + 1 == symbols.shape[0] or begins[t + 1]
         if ends:
             set_row(message, now, ones)
-        if sparse:
-            mass = apply_sparse(starts, sources, targets, values, k, message, now, 1 - now)
-        else:
-            mass = apply_dense(dense, k, message, now, 1 - now)
+        mass = apply(back, k, message, now, 1 - now)
         if mass < _SMALL:
             settle(back, k, message, now, 1 - now)
         likelihood = product(workspace, r, message, 1 - now)
@@ -194,10 +162,6 @@ def count_steps(  # type: ignore[no-untyped-def]
         else:
             if ends and departure:
                 add_posterior(last, k, workspace, r, message, 1 - now, 1.0 / likelihood)
-            elif sparse:
-                add_entries(
-                    entries, starts, targets, sources, k, workspace, r, message, now, 1.0 / likelihood
-                )
             else:
                 add_outer(outer, k, workspace, r, message, now, 1.0 / likelihood)
             if begins[t]:
@@ -213,17 +177,13 @@ def settle(operators, k, vectors, source, target):  # type: ignore[no-untyped-de
 
     Returns the logarithm of the factor taken out: minus infinity if the result is zero nevertheless.
     """
-    dense, starts, sources, targets, values = operators
     gained = scale(vectors, source)
-    if dense.shape[0] == 0:
-        mass = apply_sparse(starts, sources, targets, values, k, vectors, source, target)
-    else:
-        mass = apply_dense(dense, k, vectors, source, target)
+    mass = apply(operators, k, vectors, source, target)
     return gained if mass > 0.0 else -np.inf
 
 
 @kernel
-def apply_dense(dense, k, vectors, source, target):  # type: ignore[no-untyped-def]
+def apply(dense, k, vectors, source, target):  # type: ignore[no-untyped-def]
     """Four rows of the matrix at a time: the compiler turns the inner loop into vector instructions."""
     n = vectors.shape[1]
     for j in range(n):
@@ -243,21 +203,6 @@ def apply_dense(dense, k, vectors, source, target):  # type: ignore[no-untyped-d
 
 
 @kernel
-def apply_sparse(  # type: ignore[no-untyped-def]
-    starts, sources, targets, values, k, vectors, source, target
-):
-    """One multiplication for every entry that is not zero."""
-    for j in range(vectors.shape[1]):
-        vectors[target, j] = 0.0
-    total = 0.0
-    for e in range(starts[k], starts[k + 1]):
-        share = vectors[source, sources[e]] * values[e]
-        vectors[target, targets[e]] += share
-        total += share
-    return total
-
-
-@kernel
 def add_outer(sums, k, forward, r, backward, q, weight):  # type: ignore[no-untyped-def]
     """``sums[k] += weight * outer(forward[r], backward[q])``."""
     n = sums.shape[2]
@@ -266,15 +211,6 @@ def add_outer(sums, k, forward, r, backward, q, weight):  # type: ignore[no-unty
         if share != 0.0:
             for j in range(n):
                 sums[k, i, j] += share * backward[q, j]
-
-
-@kernel
-def add_entries(  # type: ignore[no-untyped-def]
-    sums, starts, leaving, arriving, k, forward, r, backward, q, weight
-):
-    """The outer product at the nonzero entries only, each from the state it leaves to where it arrives."""
-    for e in range(starts[k], starts[k + 1]):
-        sums[e] += weight * forward[r, leaving[e]] * backward[q, arriving[e]]
 
 
 @kernel

@@ -28,7 +28,6 @@ def forward_blocks(  # type: ignore[no-untyped-def]
 ):
     """As `unlatch.kernels.em.forward_blocks`."""
     symbols, begins = steps
-    dense = ahead.dense
     gained = 0.0
     block = first
     a = load(message, 0, initial)
@@ -40,9 +39,9 @@ def forward_blocks(  # type: ignore[no-untyped-def]
         if t == block * length:
             store(checkpoints, block, a)
             block += 1
-        b = apply(dense, symbols[t], a)
+        b = apply(ahead, symbols[t], a)
         if add(b) < _SMALL:
-            _, b, gain = settle(dense, symbols[t], a)
+            _, b, gain = settle(ahead, symbols[t], a)
             if gain == -np.inf:
                 return gained, t
             gained += gain
@@ -55,15 +54,14 @@ def forward_blocks(  # type: ignore[no-untyped-def]
 def backward_blocks(back, ones, steps, length, first, last, message):  # type: ignore[no-untyped-def]
     """As `unlatch.kernels.em.backward_blocks`."""
     symbols, begins = steps
-    dense = back.dense
     total = symbols.shape[0]
     b = load(message, 0, ones)
     for t in range(min(last * length, total) - 1, first * length - 1, -1):
         if t + 1 == total or begins[t + 1]:
             b = ones
-        a = apply(dense, symbols[t], b)
+        a = apply(back, symbols[t], b)
         if add(a) < _SMALL:
-            _, a, _ = settle(dense, symbols[t], b)
+            _, a, _ = settle(back, symbols[t], b)
         b = a
     store(message, 0, b)
 
@@ -87,14 +85,13 @@ def count_blocks(  # type: ignore[no-untyped-def]
 def refill(ahead, initial, steps, begin, end, a, workspace):  # type: ignore[no-untyped-def]
     """The forward messages before every step of a block, from ``a`` before its first step."""
     symbols, begins = steps
-    dense = ahead.dense
     for t in range(begin, end):
         if begins[t]:
             a = initial
         store(workspace, t - begin, a)
-        b = apply(dense, symbols[t], a)
+        b = apply(ahead, symbols[t], a)
         if add(b) < _SMALL:
-            a, b, _ = settle(dense, symbols[t], a)
+            a, b, _ = settle(ahead, symbols[t], a)
         a = b
 
 
@@ -104,8 +101,7 @@ def count_steps(  # type: ignore[no-untyped-def]
 ):
     """As `unlatch.kernels.em.count_steps`."""
     symbols, begins = steps
-    dense = back.dense
-    outer, _, last, first = sums
+    outer, last, first = sums
     lost = 0
     after = load(message, 0, ones)
     for t in range(end - 1, begin - 1, -1):
@@ -113,9 +109,9 @@ def count_steps(  # type: ignore[no-untyped-def]
         ends = t + 1 == symbols.shape[0] or begins[t + 1]
         if ends:
             after = ones
-        before = apply(dense, k, after)
+        before = apply(back, k, after)
         if add(before) < _SMALL:
-            after, before, _ = settle(dense, k, after)
+            after, before, _ = settle(back, k, after)
         a = load(workspace, t - origin, ones)
         likelihood = add(times(a, before))
         if likelihood < _TINY and add(a) > 0.0:

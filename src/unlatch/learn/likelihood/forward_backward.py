@@ -1,28 +1,23 @@
-"""Forward-backward passes over a log in blocks, in two lanes, in calls short enough to be interrupted.
+"""Expected counts of a log under a model: its matrices, the passes over the log, and the sums by probability.
 
-The counting pass runs in two lanes, one for each half of the log, whose sums are added in a fixed order. The
-lower lane needs the backward message in the middle of the log: with two threads it comes from a backward
-pass over the upper half, beside the forward pass; with one thread the upper lane arrives there by itself.
-The arithmetic is the same either way, so the number of threads does not change a bit of the result.
+The matrix of a symbol is diag(left) T[action] diag(reached), with what the symbol says about the state left and about
+the state reached. Where most of its entries are zero, matrices and sums are lists of the others throughout.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unlatch.arrays import Floats, Ints
-from unlatch.core.budget import checkpoint
 from unlatch.core.pomdp import POMDP, Emission
 from unlatch.core.reading import Endings
 from unlatch.core.trajectory import Trajectory
-from unlatch.errors import BeliefCollapseError, NumericalError, ResourceLimitError
+from unlatch.errors import NumericalError, ResourceLimitError
+from unlatch.learn.likelihood.lanes import DensePasses, Passes, SparsePasses, in_two_lanes, one_after_the_other
 from unlatch.learn.likelihood.parameters import (
     EncodedLog,
     ExpectedCounts,
@@ -36,23 +31,17 @@ __all__ = ["Totals", "expectation", "expected_counts", "run_passes"]
 _MAX_OPERATORS = 1 << 28
 """Numbers in the matrices of all symbols: two gigabytes."""
 
-WORK_PER_CALL = 1 << 27
-"""Multiplications per kernel call: about a tenth of a second, so that Ctrl-C is answered soon."""
-
 _WORK_PER_THREAD = 1 << 23
 """Multiplications below which a second thread costs more than it saves."""
-
-KEPT_NUMBERS = 1 << 22
-"""Numbers in the forward messages of a log up to which all are kept (32 megabytes) and none computed twice."""
-
-_BLOCK_NUMBERS = 1 << 13
-"""Numbers in the forward messages of one block of a longer log: few enough for the fast cache."""
 
 _SPARSE_COST = 4
 """One multiplication by an entry that has to be looked up costs as much as so many dense ones."""
 
 _STEP_COST = 32
 """What a step costs apart from its multiplications, in the same unit."""
+
+_IN_REGISTERS = 8
+"""States up to which dense messages are held in registers, and no list of entries is faster."""
 
 
 def expectation(pomdp: POMDP, log: Trajectory) -> ExpectedCounts:
@@ -88,16 +77,16 @@ def expected_counts(
     """
     if len(log) == 0:
         return _no_counts(parameters)
-    totals = run_passes(
-        _updates(parameters, log, emission),
-        parameters.initial,
-        log.symbols,
-        log.begins,
-        log.pair_counts,
-        last_move_unseen=emission == "departure" and not log.tells_endings,
-        block_length=block_length,
-        threads=threads,
-    )
+    factors = _factors(parameters, log, emission)
+    visited = factors.entries(parameters.transitions) @ log.pair_counts / len(log)
+    options = _Options(emission == "departure" and not log.tells_endings, block_length, threads)
+    if _is_sparse(parameters.n_states, visited):
+        matrices = _gathered(parameters.transitions, factors)
+        totals = _sparse_passes(matrices, parameters.initial, log.symbols, log.begins, visited, options)
+    else:
+        updates = _updates(parameters.transitions, factors)
+        dense = _dense_passes(updates, parameters.initial, log.symbols, log.begins, options)
+        totals = _by_row(factors, dense)
     return _by_probability(parameters, log, emission, totals)
 
 
@@ -114,71 +103,104 @@ def _no_counts(parameters: Parameters) -> ExpectedCounts:
     )
 
 
-def _by_probability(
-    parameters: Parameters, log: EncodedLog, emission: Emission, totals: Totals
-) -> ExpectedCounts:
-    """What every symbol used, added up by the probabilities that it used."""
-    steps = log.is_step
-    actions, joint = log.pair_actions[steps], totals.joint[steps]
-    left = joint.sum(axis=2) + totals.last[steps]
-    emitted = left if emission == "departure" else joint.sum(axis=1)
-    transitions = np.zeros_like(parameters.transitions)
-    np.add.at(transitions, actions, joint)
-    observations = _tallied(parameters.observations, actions, log.pair_observations[steps], emitted)
-    first, rewards = None, None
-    if parameters.first is not None:
-        first = np.zeros_like(parameters.first)
-        shown = np.diagonal(totals.joint[~steps], axis1=1, axis2=2) + totals.last[~steps]
-        first[:, log.pair_observations[~steps]] = shown.T
-    if parameters.rewards is not None:
-        rewards = np.zeros_like(parameters.rewards)
-        if len(log.reward_values):
-            rewards = _tallied(rewards, actions, log.pair_rewards[steps], left)
-    return ExpectedCounts(
-        initial=totals.first,
-        transitions=transitions,
-        observations=observations,
-        log_likelihood=totals.log_likelihood,
-        first=first,
-        rewards=rewards,
-        shared=parameters.shared,
-    )
+class _Options(NamedTuple):
+    """How to pass over a log."""
+
+    last_move_unseen: bool
+    block_length: int | None
+    threads: int | None
 
 
-def _tallied(like: Floats, actions: Ints, outcomes: Ints, uses: Floats) -> Floats:
-    """``uses`` (symbols, states) added up by action and outcome, shaped as ``like`` (actions, states, outcomes)."""
-    table = np.zeros((like.shape[0], like.shape[2], like.shape[1]))
-    np.add.at(table, (actions, outcomes), uses)
-    return np.ascontiguousarray(table.transpose(0, 2, 1))
+class _Factors(NamedTuple):
+    """What every symbol's matrix is made of: ``left`` and ``reached`` (symbols, n), and its action. Symbols without
+    one move nothing: their action is -1 and their matrix diag(left)."""
+
+    actions: Ints
+    left: Floats
+    reached: Floats
+
+    def entries(self, transitions: Floats) -> Ints:
+        """How many entries of every symbol's matrix are not zero."""
+        left, reached = (factor != 0 for factor in (self.left, self.reached))
+        counts = left.sum(axis=1)
+        for action, moves in enumerate(transitions):
+            of_action = np.flatnonzero(self.actions == action)
+            arrivals = left[of_action].astype(np.float32) @ (moves != 0).astype(np.float32)
+            counts[of_action] = (arrivals * reached[of_action]).sum(axis=1)
+        return counts
 
 
-def _updates(parameters: Parameters, log: EncodedLog, emission: Emission) -> Floats:
-    """Joint probability of all that a symbol shows and of the move, for every symbol of the log: (symbols, n, n)."""
-    size = len(log.pair_actions) * parameters.n_states**2
-    if size > _MAX_OPERATORS:
-        raise ResourceLimitError(
-            f"{len(log.pair_actions)} pairs of action and observation with {parameters.n_states} states "
-            f"need {size} numbers, at most {_MAX_OPERATORS} are allowed; use fewer states or merge symbols"
-        )
+def _factors(parameters: Parameters, log: EncodedLog, emission: Emission) -> _Factors:
     steps = log.is_step
     actions = log.pair_actions[steps]
+    left, reached = np.ones((2, len(steps), parameters.n_states))
     shown = parameters.observations[actions, :, log.pair_observations[steps]]
-    moves = parameters.transitions[actions]
-    moves = moves * (shown[:, :, None] if emission == "departure" else shown[:, None, :])
+    (left if emission == "departure" else reached)[steps] = shown
     if parameters.rewards is not None and len(log.reward_values):
-        moves *= parameters.rewards[actions, :, log.pair_rewards[steps]][:, :, None]
+        left[steps] *= parameters.rewards[actions, :, log.pair_rewards[steps]]
     if log.tells_endings:
         ends = log.pair_endings[steps][:, None]
-        moves *= ((ends == Endings.UNTOLD) | ((ends == Endings.ENDS) == parameters.terminal))[:, None, :]
-    if steps.all():
-        return moves
-    updates = np.zeros((len(steps), parameters.n_states, parameters.n_states))
-    updates[steps] = moves
+        reached[steps] *= (ends == Endings.UNTOLD) | ((ends == Endings.ENDS) == parameters.terminal)
     if parameters.first is not None:
-        states = np.arange(parameters.n_states)
-        before = np.flatnonzero(~steps)
-        updates[before[:, None], states, states] = parameters.first[:, log.pair_observations[before]].T
+        left[~steps] = parameters.first[:, log.pair_observations[~steps]].T
+    return _Factors(log.pair_actions, left, reached)
+
+
+def _is_sparse(states: int, visited: float) -> bool:
+    """Whether lists of entries are faster than matrices, if a step's matrix has so many entries on average."""
+    return states > _IN_REGISTERS and _SPARSE_COST * visited < states**2
+
+
+def _updates(transitions: Floats, factors: _Factors) -> Floats:
+    """The matrix of every symbol, (symbols, n, n)."""
+    n = transitions.shape[1]
+    _refuse_large(len(factors.actions) * n**2, f"{len(factors.actions)} pairs of action and observation", n)
+    updates = transitions[factors.actions]
+    updates *= factors.left[:, :, None]
+    updates *= factors.reached[:, None, :]
+    for still in np.flatnonzero(factors.actions < 0):
+        updates[still] = np.diag(factors.left[still])
     return updates
+
+
+def _refuse_large(size: int, what: str, states: int) -> None:
+    if size > _MAX_OPERATORS:
+        raise ResourceLimitError(
+            f"{what} with {states} states need {size} numbers, at most {_MAX_OPERATORS} are allowed; "
+            "use fewer states or merge symbols"
+        )
+
+
+class _Matrices(NamedTuple):
+    """The entries of all symbols' matrices that are not zero, by symbol, state left and state reached."""
+
+    symbols: Ints
+    sources: Ints
+    targets: Ints
+    values: Floats
+    shape: tuple[int, int]  # symbols, states
+    actions: Ints | None = None  # of every entry
+
+
+def _gathered(transitions: Floats, factors: _Factors) -> _Matrices:
+    """The same as `_updates`, from the entries of the transitions that are not zero."""
+    n = transitions.shape[1]
+    still = np.flatnonzero(factors.actions < 0)
+    blocks = np.concatenate([transitions, np.eye(n)[None]]) if len(still) else transitions
+    cells = np.flatnonzero(blocks)
+    starts = np.searchsorted(cells, np.arange(len(blocks) + 1) * n**2)
+    sizes = np.diff(starts)[factors.actions]  # action -1 is the last block, which moves nothing
+    _refuse_large(int(sizes.sum()), "matrices", n)
+    symbols = np.repeat(np.arange(len(sizes)), sizes)
+    shifts = starts[:-1][factors.actions] - (np.cumsum(sizes) - sizes)
+    chosen = cells[np.arange(len(symbols)) + shifts[symbols]]
+    actions, places = np.divmod(chosen, n**2)
+    sources, targets = np.divmod(places, n)
+    values = blocks.reshape(-1)[chosen] * factors.left[symbols, sources] * factors.reached[symbols, targets]
+    used = np.flatnonzero(values)
+    return _Matrices(
+        symbols[used], sources[used], targets[used], values[used], factors.left.shape, actions[used]
+    )
 
 
 class Totals(NamedTuple):
@@ -192,37 +214,15 @@ class Totals(NamedTuple):
     log_likelihood: float
 
 
-@dataclass(frozen=True, eq=False)
-class _Work:
-    """Everything that the passes share; ``n`` states are padded to a multiple of four."""
+class _Tallies(NamedTuple):
+    """Sums over a log by what was used: moves (actions, n, n), states left and states reached by symbol (symbols, n),
+    where ``left`` includes the last states of episodes; states that episodes begin in (n,)."""
 
-    kernels: Any  # the module for small models or the one for all
-    ahead: Any  # Operators
-    back: Any  # Operators
-    initial: Any  # an array, or a tuple where messages are held in registers
-    ones: Any  # the same
-    steps: Any  # Steps
-    last_move_unseen: bool
-    length: int
-    checkpoints: Floats
-    step_cost: float  # in dense multiplications
-
-    @property
-    def n(self) -> int:
-        return len(self.initial)
-
-    @property
-    def blocks(self) -> int:
-        return len(self.checkpoints)
-
-    @property
-    def middle(self) -> int:
-        return self.blocks // 2
-
-    def calls(self, first: int, last: int) -> list[tuple[int, int]]:
-        """Ranges of blocks, each small enough for one kernel call."""
-        size = max(1, int(WORK_PER_CALL / (self.length * self.step_cost)))
-        return [(begin, min(begin + size, last)) for begin in range(first, last, size)]
+    moves: Floats
+    left: Floats
+    reached: Floats
+    first: Floats
+    log_likelihood: float
 
 
 def run_passes(
@@ -240,163 +240,109 @@ def run_passes(
 
     ``last_move_unseen`` says that nothing observed depends on the move of an episode's last step.
     """
-    work = _prepared(updates, initial, symbols, begins, frequencies, last_move_unseen, block_length)
-    lower, upper = _empty_sums(work), _empty_sums(work)
-    message = np.ones((2, work.n))
-    if _use_threads(work, threads):
-        gains, _ = _side_by_side(_forward(work), _backward(work, message, work.middle, work.blocks))
-        lost = _side_by_side(
-            _count(work, message, 0, work.middle, lower),
-            _count(work, np.ones((2, work.n)), work.middle, work.blocks, upper),
-        )
-    else:
-        gains = list(_forward(work))
-        upper_lost = list(_count(work, message, work.middle, work.blocks, upper))
-        lost = list(_count(work, message, 0, work.middle, lower)), upper_lost
-    _refuse_lost(sum(lost[0]) + sum(lost[1]))
-    return _totals(updates, work, lower, upper, float(sum(gains)))
+    options = _Options(last_move_unseen, block_length, threads)
+    visited = float(np.count_nonzero(updates, axis=(1, 2)) @ frequencies / len(symbols))
+    if not _is_sparse(len(initial), visited):
+        return _dense_passes(updates, initial, symbols, begins, options)
+    places = np.nonzero(updates)
+    matrices = _Matrices(*places, updates[places], updates.shape[:2])
+    joint, sums, log_likelihood = _entry_sums(matrices, initial, symbols, begins, visited, options)
+    moves = np.zeros_like(updates)
+    moves[places] = joint
+    return Totals(moves, sums.last, sums.first[0], log_likelihood)
 
 
-def _prepared(
+def _dense_passes(
     updates: Floats,
     initial: Floats,
     symbols: NDArray[np.uint32],
     begins: NDArray[np.bool_],
-    frequencies: Ints,
-    last_move_unseen: bool,
-    block_length: int | None,
-) -> _Work:
-    from unlatch.kernels import em, em_small
+    options: _Options,
+) -> Totals:
+    n = len(initial)
+    cost = _STEP_COST + float(n**2)
+    passes = DensePasses(
+        updates,
+        initial,
+        symbols,
+        begins,
+        last_move_unseen=options.last_move_unseen,
+        step_cost=cost,
+        block_length=options.block_length,
+    )
+    sums, log_likelihood = _run(passes, len(symbols) * cost, options.threads)
+    joint = sums.outer[:, :n, :n]
+    joint *= updates
+    return Totals(joint, sums.last[:, :n], sums.first[0, :n], log_likelihood)
 
-    n = -(-len(initial) // 4) * 4
-    small = n in em_small.WIDTHS
-    form = tuple if small else np.asarray
-    sparse_cost = _SPARSE_COST * float(np.count_nonzero(updates, axis=(1, 2)) @ frequencies / len(symbols))
-    operators = _sparse_operators if not small and sparse_cost < n**2 else _dense_operators
-    kept = len(symbols) * n <= KEPT_NUMBERS
-    length = block_length or (1 if kept else max(64, _BLOCK_NUMBERS // n))
-    return _Work(
-        kernels=em_small if small else em,
-        ahead=operators(updates, n),
-        back=operators(updates.transpose(0, 2, 1), n),
-        initial=form(_padded(initial, (n,))),
-        ones=form(np.ones(n)),
-        steps=em.Steps(symbols, begins),
-        last_move_unseen=last_move_unseen,
-        length=length,
-        checkpoints=np.empty((-(-len(symbols) // length), n)),
-        step_cost=_STEP_COST + min(sparse_cost, n**2),
+
+def _sparse_passes(
+    matrices: _Matrices,
+    initial: Floats,
+    symbols: NDArray[np.uint32],
+    begins: NDArray[np.bool_],
+    visited: float,
+    options: _Options,
+) -> _Tallies:
+    joint, sums, log_likelihood = _entry_sums(matrices, initial, symbols, begins, visited, options)
+    size, n = matrices.shape
+    moved = matrices.actions * n**2 + matrices.sources * n + matrices.targets
+    actions = int(matrices.actions.max(initial=0)) + 1
+    left = np.bincount(matrices.symbols * n + matrices.sources, joint, size * n)
+    reached = np.bincount(matrices.symbols * n + matrices.targets, joint, size * n)
+    return _Tallies(
+        np.bincount(moved, joint, actions * n**2).reshape(actions, n, n),
+        left.reshape(size, n) + sums.last,
+        reached.reshape(size, n),
+        sums.first[0],
+        log_likelihood,
     )
 
 
-def _padded(array: Floats, shape: tuple[int, ...]) -> Floats:
-    """The array in a corner of zeros."""
-    result = np.zeros(shape)
-    result[tuple(slice(size) for size in array.shape)] = array
-    return result
+def _entry_sums(
+    matrices: _Matrices,
+    initial: Floats,
+    symbols: NDArray[np.uint32],
+    begins: NDArray[np.bool_],
+    visited: float,
+    options: _Options,
+) -> tuple[Floats, Any, float]:
+    """Expected uses of every entry, the other sums, and the log-likelihood."""
+    from unlatch.kernels.em_sparse import Entries
 
-
-def _dense_operators(updates: Floats, n: int) -> Any:
-    from unlatch.kernels.em import Operators
-
-    nothing = np.zeros(0, dtype=np.uint32)
-    return Operators(_padded(updates, (len(updates), n, n)), nothing, nothing, nothing, np.zeros(0))
-
-
-def _sparse_operators(updates: Floats, n: int) -> Any:
-    from unlatch.kernels.em import Operators
-
-    symbols, sources, targets = np.nonzero(updates)
-    starts = np.searchsorted(symbols, np.arange(len(updates) + 1))
-    return Operators(
-        dense=np.zeros((0, n, n)),
-        starts=starts.astype(np.uint32),
-        sources=sources.astype(np.uint32),
-        targets=targets.astype(np.uint32),
-        values=updates[symbols, sources, targets],
+    size, n = matrices.shape
+    counts = np.bincount(matrices.symbols * n + matrices.sources, minlength=size * n)
+    passes = SparsePasses(
+        Entries(
+            np.concatenate([[0], np.cumsum(counts)]), matrices.targets.astype(np.uint32), matrices.values
+        ),
+        initial,
+        symbols,
+        begins,
+        last_move_unseen=options.last_move_unseen,
+        step_cost=_STEP_COST + _SPARSE_COST * visited,  # at most: nobody knows which states will be possible
+        block_length=options.block_length,
     )
+    sums, log_likelihood = _run(passes, len(symbols) * _STEP_COST, options.threads)
+    return sums.entries * matrices.values, sums, log_likelihood
 
 
-def _empty_sums(work: _Work) -> Any:
-    from unlatch.kernels.em import Sums
-
-    symbols = max(len(work.back.dense), len(work.back.starts) - 1)
-    return Sums(
-        dense=np.zeros_like(work.back.dense),
-        sparse=np.zeros_like(work.back.values),
-        last=np.zeros((symbols, work.n)),
-        first=np.zeros((1, work.n)),
-    )
-
-
-def _forward(work: _Work) -> Iterator[float]:
-    """The forward pass; yields what every call adds to the log-likelihood."""
-    message = np.zeros((2, work.n))
-    message[0] = work.initial
-    for first, last in work.calls(0, work.blocks):
-        checkpoint()
-        gain, done = work.kernels.forward_blocks(
-            work.ahead, work.initial, work.steps, work.length, first, last, message, work.checkpoints
-        )
-        if done < min(last * work.length, len(work.steps.symbols)):
-            raise BeliefCollapseError(f"step {done}: impossible under the model and the steps before it")
-        yield gain
-    yield float(np.log(message[0].sum()))
+def _run(passes: Passes, work: float, threads: int | None) -> tuple[Any, float]:
+    """All sums, and the log-likelihood."""
+    lower, upper = passes.empty_sums(), passes.empty_sums()
+    run = in_two_lanes if _use_threads(work, threads) else one_after_the_other
+    log_likelihood, lost = run(passes, lower, upper)
+    _refuse_lost(lost)
+    for here, there in zip(lower, upper, strict=True):
+        here += there
+    return lower, log_likelihood
 
 
-def _backward(work: _Work, message: Floats, first: int, last: int) -> Iterator[int]:
-    """The backward message before block ``first``, left in ``message``."""
-    for begin, end in reversed(work.calls(first, last)):
-        checkpoint()
-        work.kernels.backward_blocks(work.back, work.ones, work.steps, work.length, begin, end, message)
-        yield 0
-
-
-def _count(work: _Work, message: Floats, first: int, last: int, sums: Any) -> Iterator[int]:
-    """One lane of the counting pass; yields how many steps every call has lost to underflow."""
-    workspace = np.empty((work.length + 1, work.n))
-    for begin, end in reversed(work.calls(first, last)):
-        checkpoint()
-        yield work.kernels.count_blocks(
-            work.ahead,
-            work.back,
-            work.initial,
-            work.ones,
-            work.steps,
-            work.last_move_unseen,
-            work.length,
-            begin,
-            end,
-            work.checkpoints,
-            message,
-            workspace,
-            sums,
-        )
-
-
-def _use_threads(work: _Work, threads: int | None) -> bool:
+def _use_threads(work: float, threads: int | None) -> bool:
     if threads is None:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        return cores > 1 and len(work.steps.symbols) * work.step_cost > _WORK_PER_THREAD
+        return cores > 1 and work > _WORK_PER_THREAD
     return threads > 1
-
-
-def _side_by_side(here: Iterator[Any], there: Iterator[Any]) -> tuple[list[Any], list[Any]]:
-    """Exhaust two lanes at once, the second in a thread, and return what they yielded.
-
-    They go call by call, so that an interrupt waits for one call and not for the other lane's end.
-    """
-    end = object()
-    lanes: tuple[list[Any], list[Any]] = [], []
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        while True:
-            pending = pool.submit(next, there, end)
-            results = next(here, end), pending.result()
-            for lane, result in zip(lanes, results, strict=True):
-                if result is not end:
-                    lane.append(result)
-            if results[0] is end and results[1] is end:
-                return lanes
 
 
 def _refuse_lost(lost: int) -> None:
@@ -407,17 +353,49 @@ def _refuse_lost(lost: int) -> None:
         )
 
 
-def _totals(updates: Floats, work: _Work, lower: Any, upper: Any, log_likelihood: float) -> Totals:
-    states = updates.shape[1]
-    if len(work.back.dense):
-        outer = (lower.dense + upper.dense)[:, :states, :states]
-    else:
-        outer = np.zeros_like(updates)
-        symbols = np.repeat(np.arange(len(updates)), np.diff(work.back.starts.astype(np.int64)))
-        outer[symbols, work.back.targets, work.back.sources] = lower.sparse + upper.sparse
-    return Totals(
-        joint=updates * outer,
-        last=(lower.last + upper.last)[:, :states],
-        first=(lower.first + upper.first)[0, :states],
-        log_likelihood=log_likelihood,
+def _by_row(factors: _Factors, totals: Totals) -> _Tallies:
+    moves = [totals.joint[factors.actions == a].sum(axis=0) for a in range(factors.actions.max(initial=0) + 1)]
+    return _Tallies(
+        np.array(moves),
+        totals.joint.sum(axis=2) + totals.last,
+        totals.joint.sum(axis=1),
+        totals.first,
+        totals.log_likelihood,
     )
+
+
+def _by_probability(
+    parameters: Parameters, log: EncodedLog, emission: Emission, tallies: _Tallies
+) -> ExpectedCounts:
+    """What every symbol used, added up by the probabilities that it used."""
+    steps = log.is_step
+    actions, left = log.pair_actions[steps], tallies.left[steps]
+    emitted = left if emission == "departure" else tallies.reached[steps]
+    transitions = np.zeros_like(parameters.transitions)
+    known = min(len(transitions), len(tallies.moves))  # actions that are never tried are missing, or one more stands still
+    transitions[:known] = tallies.moves[:known]
+    observations = _tallied(parameters.observations, actions, log.pair_observations[steps], emitted)
+    first, rewards = None, None
+    if parameters.first is not None:
+        first = np.zeros_like(parameters.first)
+        first[:, log.pair_observations[~steps]] = tallies.left[~steps].T
+    if parameters.rewards is not None:
+        rewards = np.zeros_like(parameters.rewards)
+        if len(log.reward_values):
+            rewards = _tallied(rewards, actions, log.pair_rewards[steps], left)
+    return ExpectedCounts(
+        initial=tallies.first,
+        transitions=transitions,
+        observations=observations,
+        log_likelihood=tallies.log_likelihood,
+        first=first,
+        rewards=rewards,
+        shared=parameters.shared,
+    )
+
+
+def _tallied(like: Floats, actions: Ints, outcomes: Ints, uses: Floats) -> Floats:
+    """``uses`` (symbols, states) added up by action and outcome, shaped as ``like`` (actions, states, outcomes)."""
+    table = np.zeros((like.shape[0], like.shape[2], like.shape[1]))
+    np.add.at(table, (actions, outcomes), uses)
+    return np.ascontiguousarray(table.transpose(0, 2, 1))
