@@ -112,14 +112,24 @@ class _ForgivingCache:
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile ``function`` on first call. A kernel calls only kernels of its own file: the cache does not
     notice edits elsewhere."""
+    return _compiled(function)
+
+
+def inlined(function: Callable[..., Any]) -> Any:
+    """A kernel that becomes part of every kernel that calls it: for what is done at every step with many arrays, because
+    handing these over, each with its count of references, would cost more than the work itself."""
+    return _compiled(function, forceinline=True)
+
+
+def _compiled(function: Callable[..., Any], **options: bool) -> Any:
     if os.environ.get(NO_CACHE, "0") != "0":
-        return njit(nogil=True)(function)
+        return njit(nogil=True, **options)(function)
     try:
-        compiled = njit(cache=True, nogil=True)(function)
+        compiled = njit(cache=True, nogil=True, **options)(function)
         if hasattr(compiled, "_cache"):  # not so where numba is switched off
             compiled._cache = _ForgivingCache(compiled._cache)
     except (RuntimeError, AttributeError):  # no place to keep a cache, or a numba whose cache we do not know
-        return njit(nogil=True)(function)
+        return njit(nogil=True, **options)(function)
     return compiled
 
 

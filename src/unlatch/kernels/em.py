@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from unlatch.kernels._jit import kernel
+from unlatch.kernels._jit import inlined, kernel
 
 _SMALL = 1e-30
 """Where a step leads to a message whose sum is below, the message before it is scaled to sum one."""
@@ -171,7 +171,7 @@ def count_steps(  # type: ignore[no-untyped-def]
     return lost
 
 
-@kernel
+@inlined
 def settle(operators, k, vectors, source, target):  # type: ignore[no-untyped-def]
     """Take the product of a step anew from ``vectors[source]`` scaled to sum one.
 
@@ -182,7 +182,7 @@ def settle(operators, k, vectors, source, target):  # type: ignore[no-untyped-de
     return gained if mass > 0.0 else -np.inf
 
 
-@kernel
+@inlined
 def apply(dense, k, vectors, source, target):  # type: ignore[no-untyped-def]
     """Four rows of the matrix at a time: the compiler turns the inner loop into vector instructions."""
     n = vectors.shape[1]
@@ -202,7 +202,7 @@ def apply(dense, k, vectors, source, target):  # type: ignore[no-untyped-def]
     return row_sum(vectors, target)
 
 
-@kernel
+@inlined
 def add_outer(sums, k, forward, r, backward, q, weight):  # type: ignore[no-untyped-def]
     """``sums[k] += weight * outer(forward[r], backward[q])``."""
     n = sums.shape[2]
@@ -213,14 +213,14 @@ def add_outer(sums, k, forward, r, backward, q, weight):  # type: ignore[no-unty
                 sums[k, i, j] += share * backward[q, j]
 
 
-@kernel
+@inlined
 def add_posterior(sums, k, forward, r, backward, q, weight):  # type: ignore[no-untyped-def]
     """``sums[k] += weight * forward[r] * backward[q]``, state by state."""
     for i in range(sums.shape[1]):
         sums[k, i] += weight * forward[r, i] * backward[q, i]
 
 
-@kernel
+@inlined
 def product(forward, r, backward, q):  # type: ignore[no-untyped-def]
     """Inner product of two messages: the likelihood of the episode, in their scale."""
     total = 0.0
@@ -229,7 +229,7 @@ def product(forward, r, backward, q):  # type: ignore[no-untyped-def]
     return total
 
 
-@kernel
+@inlined
 def scale(vectors, r):  # type: ignore[no-untyped-def]
     """Divide a row by its sum; returns the sum's logarithm. A row of zeros stays: minus infinity."""
     total = row_sum(vectors, r)
@@ -240,7 +240,7 @@ def scale(vectors, r):  # type: ignore[no-untyped-def]
     return np.log(total)
 
 
-@kernel
+@inlined
 def row_sum(vectors, r):  # type: ignore[no-untyped-def]
     total = 0.0
     for i in range(vectors.shape[1]):
@@ -248,14 +248,14 @@ def row_sum(vectors, r):  # type: ignore[no-untyped-def]
     return total
 
 
-@kernel
+@inlined
 def copy(source, r, target, q):  # type: ignore[no-untyped-def]
     """``target[q] = source[r]``."""
     for i in range(source.shape[1]):
         target[q, i] = source[r, i]
 
 
-@kernel
+@inlined
 def set_row(vectors, r, values):  # type: ignore[no-untyped-def]
     """``vectors[r] = values``."""
     for i in range(vectors.shape[1]):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from unlatch.kernels._jit import kernel, with_item
+from unlatch.kernels._jit import inlined, kernel, with_item
 
 WIDTHS = (4, 8)
 """Numbers of states that messages are padded to. With more they would no longer fit into the registers."""
@@ -132,7 +132,7 @@ def count_steps(  # type: ignore[no-untyped-def]
     return lost
 
 
-@kernel
+@inlined
 def settle(dense, k, a):  # type: ignore[no-untyped-def]
     """The message scaled to sum one, its product ``a @ dense[k]``, the logarithm of the factor taken out."""
     mass = add(a)
@@ -143,7 +143,7 @@ def settle(dense, k, a):  # type: ignore[no-untyped-def]
     return a, b, np.log(mass) if add(b) > 0.0 else -np.inf
 
 
-@kernel
+@inlined
 def apply(dense, k, a):  # type: ignore[no-untyped-def]
     """``a @ dense[k]``."""
     b = a
@@ -157,7 +157,7 @@ def apply(dense, k, a):  # type: ignore[no-untyped-def]
     return b
 
 
-@kernel
+@inlined
 def add_outer(sums, k, a, b):  # type: ignore[no-untyped-def]
     """``sums[k] += outer(a, b)``."""
     for i in range(len(a)):
@@ -165,14 +165,14 @@ def add_outer(sums, k, a, b):  # type: ignore[no-untyped-def]
             sums[k, i, j] += a[i] * b[j]
 
 
-@kernel
+@inlined
 def add_row(sums, k, a):  # type: ignore[no-untyped-def]
     """``sums[k] += a``."""
     for i in range(len(a)):
         sums[k, i] += a[i]
 
 
-@kernel
+@inlined
 def add(a):  # type: ignore[no-untyped-def]
     """The sum of a message."""
     total = 0.0
@@ -181,7 +181,7 @@ def add(a):  # type: ignore[no-untyped-def]
     return total
 
 
-@kernel
+@inlined
 def times(a, b):  # type: ignore[no-untyped-def]
     """Two messages multiplied state by state."""
     for i in range(len(a)):
@@ -189,7 +189,7 @@ def times(a, b):  # type: ignore[no-untyped-def]
     return a
 
 
-@kernel
+@inlined
 def multiply(a, factor):  # type: ignore[no-untyped-def]
     """A message times a number."""
     for i in range(len(a)):
@@ -197,7 +197,7 @@ def multiply(a, factor):  # type: ignore[no-untyped-def]
     return a
 
 
-@kernel
+@inlined
 def divide(a, total):  # type: ignore[no-untyped-def]
     """A message divided by a number."""
     for i in range(len(a)):
@@ -205,7 +205,7 @@ def divide(a, total):  # type: ignore[no-untyped-def]
     return a
 
 
-@kernel
+@inlined
 def load(vectors, r, like):  # type: ignore[no-untyped-def]
     """A row as a message of the width of another."""
     a = like
@@ -214,7 +214,7 @@ def load(vectors, r, like):  # type: ignore[no-untyped-def]
     return a
 
 
-@kernel
+@inlined
 def store(vectors, r, a):  # type: ignore[no-untyped-def]
     """A message as a row."""
     for i in range(len(a)):

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from unlatch.kernels._jit import kernel
+from unlatch.kernels._jit import inlined, kernel
 
 _SMALL = 1e-30
 _TINY = 1e-100
@@ -215,7 +215,7 @@ def backward_steps(entries, origins, steps, begin, end, message):  # type: ignor
     return True
 
 
-@kernel
+@inlined
 def leading(origins, k, t, message):  # type: ignore[no-untyped-def]
     """Note the states that lead to those of a backward message; returns how many there are."""
     starts, sources = origins
@@ -233,7 +233,7 @@ def leading(origins, k, t, message):  # type: ignore[no-untyped-def]
     return found
 
 
-@kernel
+@inlined
 def rows(entries, k, found, message, before):  # type: ignore[no-untyped-def]
     """The backward message one step earlier at the states found, each as `recede` adds it up; its sum and its least."""
     starts, targets, values = entries
@@ -250,7 +250,7 @@ def rows(entries, k, found, message, before):  # type: ignore[no-untyped-def]
     return mass, least
 
 
-@kernel
+@inlined
 def advance(entries, k, r, place, kept):  # type: ignore[no-untyped-def]
     """The forward message after message ``r`` and a step with symbol ``k``, appended; returns its sum."""
     starts, targets, values = entries
@@ -276,7 +276,7 @@ def advance(entries, k, r, place, kept):  # type: ignore[no-untyped-def]
     return total
 
 
-@kernel
+@inlined
 def recede(entries, k, r, kept, after, before):  # type: ignore[no-untyped-def]
     """The backward message before a step at the states of forward message ``r``: its sum, and the likelihood."""
     starts, targets, values = entries
@@ -295,7 +295,7 @@ def recede(entries, k, r, kept, after, before):  # type: ignore[no-untyped-def]
     return mass, likelihood
 
 
-@kernel
+@inlined
 def lift(entries, k, r, kept, after):  # type: ignore[no-untyped-def]
     """Scale a backward message by a power of two, so that the largest entry that matters is near one."""
     starts, targets, _ = entries
@@ -309,7 +309,7 @@ def lift(entries, k, r, kept, after):  # type: ignore[no-untyped-def]
     multiply(after, power_below(peak))
 
 
-@kernel
+@inlined
 def power_below(peak):  # type: ignore[no-untyped-def]
     """The power of two that takes a number to between one half and one; one for zero."""
     if not peak > 0.0:
@@ -317,13 +317,13 @@ def power_below(peak):  # type: ignore[no-untyped-def]
     return math.ldexp(1.0, min(-math.frexp(peak)[1], _LARGEST_EXPONENT))
 
 
-@kernel
+@inlined
 def multiply(vector, factor):  # type: ignore[no-untyped-def]
     for i in range(vector.shape[0]):
         vector[i] *= factor
 
 
-@kernel
+@inlined
 def add_entries(sums, entries, k, weight, r, kept, after):  # type: ignore[no-untyped-def]
     """The outer product of the two messages, at the entries that leave the states of the forward message."""
     starts, targets, _ = entries
@@ -335,7 +335,7 @@ def add_entries(sums, entries, k, weight, r, kept, after):  # type: ignore[no-un
             sums[e] += share * after[targets[e]]
 
 
-@kernel
+@inlined
 def add_posterior(sums, k, weight, r, kept, before):  # type: ignore[no-untyped-def]
     """The product of the two messages, state by state."""
     offsets, states, masses = kept
@@ -343,7 +343,7 @@ def add_posterior(sums, k, weight, r, kept, before):  # type: ignore[no-untyped-
         sums[k, states[p]] += weight * masses[p] * before[p - offsets[r]]
 
 
-@kernel
+@inlined
 def restart(initial, r, place, kept):  # type: ignore[no-untyped-def]
     """Put the message that an episode begins with in the place of the last one, number ``r``."""
     forget(r, place, kept)
@@ -357,20 +357,20 @@ def restart(initial, r, place, kept):  # type: ignore[no-untyped-def]
     offsets[r + 1] = end
 
 
-@kernel
+@inlined
 def forget(r, place, kept):  # type: ignore[no-untyped-def]
     """The states of message ``r`` have no place any more."""
     for p in range(kept.offsets[r], kept.offsets[r + 1]):
         place[kept.states[p]] = -1
 
 
-@kernel
+@inlined
 def clear(place):  # type: ignore[no-untyped-def]
     for i in range(place.shape[0]):
         place[i] = -1
 
 
-@kernel
+@inlined
 def message_sum(kept, r):  # type: ignore[no-untyped-def]
     total = 0.0
     for p in range(kept.offsets[r], kept.offsets[r + 1]):
@@ -378,7 +378,7 @@ def message_sum(kept, r):  # type: ignore[no-untyped-def]
     return total
 
 
-@kernel
+@inlined
 def scale(kept, r):  # type: ignore[no-untyped-def]
     """Scale message ``r`` by a power of two, so that its sum is near one; returns the logarithm of what was taken out."""
     factor = power_below(message_sum(kept, r))
@@ -387,7 +387,7 @@ def scale(kept, r):  # type: ignore[no-untyped-def]
     return -np.log(factor)
 
 
-@kernel
+@inlined
 def copy(source, r, target, q):  # type: ignore[no-untyped-def]
     """Message ``r`` of one list becomes the last of another, number ``q``."""
     first = target.offsets[q]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from unlatch.arrays import Floats, Ints
+from unlatch.arrays import Flags, Floats, Ints
 from unlatch.core.pomdp import POMDP, Emission
 from unlatch.core.reading import Endings
 from unlatch.core.trajectory import Trajectory
@@ -78,10 +78,11 @@ def expected_counts(
     if len(log) == 0:
         return _no_counts(parameters)
     factors = _factors(parameters, log, emission)
-    visited = factors.entries(parameters.transitions) @ log.pair_counts / len(log)
+    moves = parameters.transitions != 0
+    visited = factors.entries(moves) @ log.pair_counts / len(log)
     options = _Options(emission == "departure" and not log.tells_endings, block_length, threads)
     if _is_sparse(parameters.n_states, visited):
-        matrices = _gathered(parameters.transitions, factors)
+        matrices = _gathered(parameters.transitions, moves, factors)
         totals = _sparse_passes(matrices, parameters.initial, log.symbols, log.begins, visited, options)
     else:
         updates = _updates(parameters.transitions, factors)
@@ -119,15 +120,14 @@ class _Factors(NamedTuple):
     left: Floats
     reached: Floats
 
-    def entries(self, transitions: Floats) -> Ints:
-        """How many entries of every symbol's matrix are not zero."""
-        left, reached = (factor != 0 for factor in (self.left, self.reached))
-        counts = left.sum(axis=1)
-        for action, moves in enumerate(transitions):
-            of_action = np.flatnonzero(self.actions == action)
-            arrivals = left[of_action].astype(np.float32) @ (moves != 0).astype(np.float32)
-            counts[of_action] = (arrivals * reached[of_action]).sum(axis=1)
-        return counts
+    def entries(self, moves: Flags) -> Floats:
+        """How many entries of every symbol's matrix are not zero, at most; ``moves`` (actions, n, n) tells which
+        transitions are not."""
+        leaving, arriving = (moves.sum(axis=axis)[self.actions] for axis in (2, 1))
+        counts = np.minimum(
+            (leaving * (self.left != 0)).sum(axis=1), (arriving * (self.reached != 0)).sum(axis=1)
+        )
+        return np.where(self.actions < 0, self.left.shape[1], counts)
 
 
 def _factors(parameters: Parameters, log: EncodedLog, emission: Emission) -> _Factors:
@@ -182,21 +182,23 @@ class _Matrices(NamedTuple):
     actions: Ints | None = None  # of every entry
 
 
-def _gathered(transitions: Floats, factors: _Factors) -> _Matrices:
-    """The same as `_updates`, from the entries of the transitions that are not zero."""
+def _gathered(transitions: Floats, moves: Flags, factors: _Factors) -> _Matrices:
+    """The same as `_updates`, from the transitions that are not zero."""
     n = transitions.shape[1]
-    still = np.flatnonzero(factors.actions < 0)
-    blocks = np.concatenate([transitions, np.eye(n)[None]]) if len(still) else transitions
-    cells = np.flatnonzero(blocks)
-    starts = np.searchsorted(cells, np.arange(len(blocks) + 1) * n**2)
-    sizes = np.diff(starts)[factors.actions]  # action -1 is the last block, which moves nothing
+    cells = np.flatnonzero(moves)
+    chances = transitions.reshape(-1)[cells]
+    if (factors.actions < 0).any():  # one more action, the last, which moves nothing
+        cells = np.concatenate([cells, moves.size + np.arange(n) * (n + 1)])
+        chances = np.concatenate([chances, np.ones(n)])
+    starts = np.searchsorted(cells, np.arange(cells[-1] // n**2 + 2) * n**2)
+    sizes = np.diff(starts)[factors.actions]
     _refuse_large(int(sizes.sum()), "matrices", n)
     symbols = np.repeat(np.arange(len(sizes)), sizes)
     shifts = starts[:-1][factors.actions] - (np.cumsum(sizes) - sizes)
-    chosen = cells[np.arange(len(symbols)) + shifts[symbols]]
-    actions, places = np.divmod(chosen, n**2)
+    chosen = np.arange(len(symbols)) + shifts[symbols]
+    actions, places = np.divmod(cells[chosen], n**2)
     sources, targets = np.divmod(places, n)
-    values = blocks.reshape(-1)[chosen] * factors.left[symbols, sources] * factors.reached[symbols, targets]
+    values = chances[chosen] * factors.left[symbols, sources] * factors.reached[symbols, targets]
     used = np.flatnonzero(values)
     return _Matrices(
         symbols[used], sources[used], targets[used], values[used], factors.left.shape, actions[used]
