@@ -4,7 +4,11 @@ First table: `learn_em` and hmmlearn on one action, from the same start and for 
 the likelihoods must agree and ours must be at least ten times faster per iteration. hmmlearn is measured with
 both of its implementations; "log" is its default, "scaling" the faster one.
 
-Second table: how often EM reaches the likelihood of the model that made the log, with the best of several
+Second table: nanoseconds per step of one forward-backward pass (`expected_counts`) by number of states, on dense random
+models and on rooms, beside hmmlearn's "scaling" implementation of the same on one action, and beside one read of as many
+numbers as all forward messages have.
+
+Third table: how often EM reaches the likelihood of the model that made the log, with the best of several
 starts and with a single one, at ten thousand steps.
 
     python benchmarks/em.py --steps 1000000 --seeds 5
@@ -19,6 +23,16 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from unlatch import POMDP, Trajectory, domains, learn_em, simulate
+from unlatch.core.pomdp import Emission
+from unlatch.learn.likelihood.forward_backward import expected_counts
+from unlatch.learn.likelihood.parameters import EncodedLog, Parameters, encoded_log, parameters_of
+from unlatch.learn.likelihood.split_merge import doubled_states
+
+TABLES = ("rival", "passes", "truth")
+PASS_STATES = (4, 8, 16, 48, 100)
+PASS_SYMBOLS = 6
+PASS_ROOMS = ((6, 8), (10, 10), (14, 14))
+STICKINESS = 0.9  # of the bit that tells twins apart
 
 DOMAINS: dict[str, Callable[[], POMDP]] = {
     "Tiger": domains.tiger,
@@ -32,18 +46,21 @@ def main() -> None:
     options = parsed()
     if "rival" in options.tables:
         compare_with_hmmlearn(options.steps, options.states, options.symbols, options.iterations)
+    if "passes" in options.tables:
+        time_passes(options.pass_steps)
     if "truth" in options.tables:
         compare_with_truth(options.log_steps, options.starts, options.seeds)
 
 
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="EM against hmmlearn and against the truth.")
-    parser.add_argument("--tables", nargs="+", choices=("rival", "truth"), default=("rival", "truth"))
+    parser.add_argument("--tables", nargs="+", choices=TABLES, default=TABLES)
     parser.add_argument("--steps", type=int, default=1_000_000, help="log length beside hmmlearn")
     parser.add_argument("--states", type=int, default=4, help="hidden states beside hmmlearn")
     parser.add_argument("--symbols", type=int, default=6, help="observations beside hmmlearn")
     parser.add_argument("--iterations", type=int, default=10, help="EM iterations beside hmmlearn")
-    parser.add_argument("--log-steps", type=int, default=10_000, help="log length of the second table")
+    parser.add_argument("--pass-steps", type=int, default=100_000, help="log length of the table of passes")
+    parser.add_argument("--log-steps", type=int, default=10_000, help="log length of the last table")
     parser.add_argument("--starts", type=int, default=12)
     parser.add_argument("--seeds", type=int, default=5, help="logs per domain")
     return parser.parse_args()
@@ -132,6 +149,75 @@ def random_hmm(states: int, symbols: int, rng: np.random.Generator) -> POMDP:
         observations=rng.dirichlet(np.ones(symbols), (1, states)),
         initial=rng.dirichlet(np.ones(states)),
     )
+
+
+def time_passes(steps: int) -> None:
+    print(f"\none forward-backward pass over {steps} steps, nanoseconds per step")
+    print(
+        f"{'':22} {'states':>6} {'entries':>8} {'ours':>8} {'one thread':>10} {'CPU':>8} {'one read':>8} {'ratio':>7} "
+        f"{'hmmlearn':>9} {'ratio':>7}"
+    )
+    for states in PASS_STATES:
+        model = random_hmm(states, PASS_SYMBOLS, np.random.default_rng(states))
+        log = simulate(model, steps, rng=0)
+        print(pass_row("dense", parameters_of(model), encoded_log(log, model), model.emission, log))
+    for rows, columns in PASS_ROOMS:
+        room = domains.random_room(rows, columns, rng=0)
+        log = encoded_log(simulate(room, steps, rng=0), room)
+        truth = parameters_of(room)
+        twins = doubled_states(truth, STICKINESS, np.random.default_rng(0))
+        print(pass_row(f"room {rows}x{columns}", truth, log, room.emission))
+        print(pass_row(f"room {rows}x{columns}, doubled", twins, log, room.emission))
+
+
+def pass_row(
+    name: str,
+    parameters: Parameters,
+    log: EncodedLog,
+    emission: Emission,
+    for_hmmlearn: Trajectory | None = None,
+) -> str:
+    """One line. hmmlearn knows a single action, and can be asked about dense models only."""
+    nanoseconds = 1e9 / len(log)
+    messages = np.ones((len(log), parameters.n_states))
+    wall, _ = quickest(lambda: expected_counts(parameters, log, emission=emission))
+    alone, processor = quickest(lambda: expected_counts(parameters, log, emission=emission, threads=1))
+    read, _ = quickest(messages.sum)
+    entries = np.count_nonzero(parameters.transitions)
+    line = (
+        f"{name:22} {parameters.n_states:6} {entries:8} {wall * nanoseconds:8.1f} {alone * nanoseconds:10.1f} "
+        f"{processor * nanoseconds:8.1f} {read * nanoseconds:8.2f} {processor / read:7.1f}"
+    )
+    if for_hmmlearn is None:
+        return line
+    theirs = hmmlearn_pass(parameters, for_hmmlearn)
+    return f"{line} {theirs * nanoseconds:9.1f} {theirs / processor:7.1f}"
+
+
+def hmmlearn_pass(parameters: Parameters, log: Trajectory, repeats: int = 3) -> float:
+    """Processor seconds of one E-step of hmmlearn."""
+    from hmmlearn.hmm import CategoricalHMM
+
+    model = CategoricalHMM(
+        parameters.n_states, implementation="scaling", n_features=parameters.observations.shape[2]
+    )
+    model.startprob_ = parameters.initial.copy()
+    model.transmat_ = parameters.transitions[0].copy()
+    model.emissionprob_ = parameters.observations[0].copy()
+    shown = log.observations[:, None]
+    return quickest(lambda: model._do_estep(shown, np.array([len(log)])), repeats)[1]
+
+
+def quickest(run: Callable[[], object], repeats: int = 7) -> tuple[float, float]:
+    """Wall and processor seconds of the quickest of some runs, after one that compiles and warms up."""
+    run()
+    spent = []
+    for _ in range(repeats):
+        begun = clocks()
+        run()
+        spent.append(np.subtract(clocks(), begun))
+    wall, processor = np.min(spent, axis=0)
+    return float(wall), float(processor)
 
 
 def compare_with_truth(steps: int, starts: int, seeds: int) -> None:

@@ -116,12 +116,12 @@ def kernel(function: Callable[..., Any]) -> Any:
 
 
 def inlined(function: Callable[..., Any]) -> Any:
-    """A kernel that becomes part of every kernel that calls it: for what is done at every step with many arrays, because
-    handing these over, each with its count of references, would cost more than the work itself."""
+    """A kernel that becomes part of every kernel that calls it: for what is done at every step with many arrays.
+    Handing these over, each with its count of references, would cost more than the work itself."""
     return _compiled(function, forceinline=True)
 
 
-def _compiled(function: Callable[..., Any], **options: bool) -> Any:
+def _compiled(function: Callable[..., Any], **options: Any) -> Any:
     if os.environ.get(NO_CACHE, "0") != "0":
         return njit(nogil=True, **options)(function)
     try:
@@ -135,8 +135,8 @@ def _compiled(function: Callable[..., Any], **options: bool) -> Any:
 
 def _with_item(items: tuple[Any, ...], index: int, item: Any) -> tuple[Any, ...]:
     """A tuple with one item replaced: what numba's ``tuple_setitem`` is to compiled code."""
-    return items[:index] + (item,) + items[index + 1 :]
+    return (*items[:index], item, *items[index + 1 :])
 
 
-with_item = _with_item if config.DISABLE_JIT else tuple_setitem
+with_item: Any = _with_item if config.DISABLE_JIT else tuple_setitem  # type: ignore[attr-defined]
 """A tuple with one item replaced, for kernels whose tuples stay in registers."""

@@ -5,8 +5,8 @@ and nothing is left out because it is small. The counting pass asks for the back
 forward message only, so that of a step's matrix only their rows are read. The backward message itself is an array
 over all states in which the others hold whatever they held.
 
-Messages are scaled by powers of two, which no digit depends on: the backward message that the counting pass arrives with in
-the middle of a log has the same digits as the one that `backward_steps` has made without it.
+Messages are scaled by powers of two, which no digit depends on: the backward message that the counting pass arrives
+with in the middle of a log has the same digits as the one that `backward_steps` has made without it.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class Backward(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """What the counting pass adds to: products of messages per entry, state posteriors of the ``last`` steps of episodes
-    per symbol, and of their ``first`` (1, n)."""
+    """What the counting pass adds to: products of messages per entry, state posteriors of the ``last`` steps of
+    episodes per symbol, and of their ``first`` (1, n)."""
 
     entries: Any
     last: Any
@@ -127,7 +127,19 @@ def forward_blocks(  # type: ignore[no-untyped-def]
 
 @kernel
 def count_blocks(  # type: ignore[no-untyped-def]
-    entries, initial, steps, departure, length, first, last, place, checkpoints, workspace, after, before, sums
+    entries,
+    initial,
+    steps,
+    departure,
+    length,
+    first,
+    last,
+    place,
+    checkpoints,
+    workspace,
+    after,
+    before,
+    sums,
 ):
     """As `count_steps` for blocks ``first`` to ``last``, whose forward messages are computed anew."""
     lost = 0
@@ -150,7 +162,7 @@ def count_steps(  # type: ignore[no-untyped-def]
     ``before`` (n,) is scratch. Returns the number of steps whose messages have underflowed.
     """
     symbols, begins = steps
-    offsets, states, masses = kept
+    offsets, states, _ = kept
     n = after.shape[0]
     lost = 0
     for t in range(end - 1, begin - 1, -1):
@@ -188,7 +200,7 @@ def backward_steps(entries, origins, steps, begin, end, message):  # type: ignor
     Returns False as soon as an entry is so faint that it may have lost digits.
     """
     symbols, begins = steps
-    values, states, count, seen = message
+    values, states, count, _ = message
     n = values.shape[0]
     before = np.empty(n)
     for t in range(end - 1, begin - 1, -1):
@@ -380,7 +392,7 @@ def message_sum(kept, r):  # type: ignore[no-untyped-def]
 
 @inlined
 def scale(kept, r):  # type: ignore[no-untyped-def]
-    """Scale message ``r`` by a power of two, so that its sum is near one; returns the logarithm of what was taken out."""
+    """Scale message ``r`` by a power of two, so that its sum is near one; returns the logarithm of what it lost."""
     factor = power_below(message_sum(kept, r))
     for p in range(kept.offsets[r], kept.offsets[r + 1]):
         kept.masses[p] *= factor

@@ -6,6 +6,7 @@ the state reached. Where most of its entries are zero, matrices and sums are lis
 
 from __future__ import annotations
 
+import math
 import os
 from typing import Any, NamedTuple
 
@@ -17,7 +18,13 @@ from unlatch.core.pomdp import POMDP, Emission
 from unlatch.core.reading import Endings
 from unlatch.core.trajectory import Trajectory
 from unlatch.errors import NumericalError, ResourceLimitError
-from unlatch.learn.likelihood.lanes import DensePasses, Passes, SparsePasses, in_two_lanes, one_after_the_other
+from unlatch.learn.likelihood.lanes import (
+    DensePasses,
+    Passes,
+    SparsePasses,
+    in_two_lanes,
+    one_after_the_other,
+)
 from unlatch.learn.likelihood.parameters import (
     EncodedLog,
     ExpectedCounts,
@@ -79,16 +86,17 @@ def expected_counts(
         return _no_counts(parameters)
     factors = _factors(parameters, log, emission)
     moves = parameters.transitions != 0
-    visited = factors.entries(moves) @ log.pair_counts / len(log)
+    visited = float(factors.entries(moves) @ log.pair_counts / len(log))
     options = _Options(emission == "departure" and not log.tells_endings, block_length, threads)
     if _is_sparse(parameters.n_states, visited):
         matrices = _gathered(parameters.transitions, moves, factors)
-        totals = _sparse_passes(matrices, parameters.initial, log.symbols, log.begins, visited, options)
+        found = _entry_totals(matrices, parameters.initial, log.symbols, log.begins, visited, options)
+        tallies = _entries_by_use(matrices, factors.actions, len(moves), found)
     else:
         updates = _updates(parameters.transitions, factors)
-        dense = _dense_passes(updates, parameters.initial, log.symbols, log.begins, options)
-        totals = _by_row(factors, dense)
-    return _by_probability(parameters, log, emission, totals)
+        totals = _dense_totals(updates, parameters.initial, log.symbols, log.begins, options)
+        tallies = _matrices_by_use(factors.actions, len(moves), totals)
+    return _by_probability(parameters, log, emission, tallies)
 
 
 def _no_counts(parameters: Parameters) -> ExpectedCounts:
@@ -105,7 +113,7 @@ def _no_counts(parameters: Parameters) -> ExpectedCounts:
 
 
 class _Options(NamedTuple):
-    """How to pass over a log."""
+    """How to pass over a log, as `run_passes` is told."""
 
     last_move_unseen: bool
     block_length: int | None
@@ -120,14 +128,13 @@ class _Factors(NamedTuple):
     left: Floats
     reached: Floats
 
-    def entries(self, moves: Flags) -> Floats:
+    def entries(self, moves: Flags) -> Ints:
         """How many entries of every symbol's matrix are not zero, at most; ``moves`` (actions, n, n) tells which
         transitions are not."""
-        leaving, arriving = (moves.sum(axis=axis)[self.actions] for axis in (2, 1))
-        counts = np.minimum(
-            (leaving * (self.left != 0)).sum(axis=1), (arriving * (self.reached != 0)).sum(axis=1)
-        )
-        return np.where(self.actions < 0, self.left.shape[1], counts)
+        leaving, arriving = (np.count_nonzero(moves, axis=axis)[self.actions] for axis in (2, 1))
+        here, there = (leaving * (self.left != 0)).sum(axis=1), (arriving * (self.reached != 0)).sum(axis=1)
+        counts: Ints = np.where(self.actions < 0, self.left.shape[1], np.minimum(here, there))
+        return counts
 
 
 def _factors(parameters: Parameters, log: EncodedLog, emission: Emission) -> _Factors:
@@ -178,8 +185,17 @@ class _Matrices(NamedTuple):
     sources: Ints
     targets: Ints
     values: Floats
-    shape: tuple[int, int]  # symbols, states
-    actions: Ints | None = None  # of every entry
+    shape: tuple[int, ...]  # (symbols, n)
+
+    @property
+    def leaving(self) -> Ints:
+        """The row of every entry, counted through all matrices."""
+        return self.symbols * self.shape[1] + self.sources
+
+    @property
+    def arriving(self) -> Ints:
+        """The same for its column."""
+        return self.symbols * self.shape[1] + self.targets
 
 
 def _gathered(transitions: Floats, moves: Flags, factors: _Factors) -> _Matrices:
@@ -196,19 +212,25 @@ def _gathered(transitions: Floats, moves: Flags, factors: _Factors) -> _Matrices
     symbols = np.repeat(np.arange(len(sizes)), sizes)
     shifts = starts[:-1][factors.actions] - (np.cumsum(sizes) - sizes)
     chosen = np.arange(len(symbols)) + shifts[symbols]
-    actions, places = np.divmod(cells[chosen], n**2)
-    sources, targets = np.divmod(places, n)
+    sources, targets = np.divmod(cells[chosen] % n**2, n)
     values = chances[chosen] * factors.left[symbols, sources] * factors.reached[symbols, targets]
     used = np.flatnonzero(values)
-    return _Matrices(
-        symbols[used], sources[used], targets[used], values[used], factors.left.shape, actions[used]
-    )
+    return _Matrices(symbols[used], sources[used], targets[used], values[used], factors.left.shape)
 
 
 class Totals(NamedTuple):
     """Sums over a log: ``joint`` (symbols, n, n) of expected moves, ``last`` (symbols, n) of the states left
     at the ends of episodes where nothing tells of the move (else zero), ``first`` (n,) of the states that episodes
     begin in."""
+
+    joint: Floats
+    last: Floats
+    first: Floats
+    log_likelihood: float
+
+
+class _EntryTotals(NamedTuple):
+    """The same with ``joint`` (entries,) for the entries of `_Matrices` only."""
 
     joint: Floats
     last: Floats
@@ -245,16 +267,17 @@ def run_passes(
     options = _Options(last_move_unseen, block_length, threads)
     visited = float(np.count_nonzero(updates, axis=(1, 2)) @ frequencies / len(symbols))
     if not _is_sparse(len(initial), visited):
-        return _dense_passes(updates, initial, symbols, begins, options)
-    places = np.nonzero(updates)
-    matrices = _Matrices(*places, updates[places], updates.shape[:2])
-    joint, sums, log_likelihood = _entry_sums(matrices, initial, symbols, begins, visited, options)
-    moves = np.zeros_like(updates)
-    moves[places] = joint
-    return Totals(moves, sums.last, sums.first[0], log_likelihood)
+        return _dense_totals(updates, initial, symbols, begins, options)
+    numbers, sources, targets = np.nonzero(updates)
+    values = updates[numbers, sources, targets]
+    matrices = _Matrices(numbers, sources, targets, values, updates.shape[:2])
+    found = _entry_totals(matrices, initial, symbols, begins, visited, options)
+    joint = np.zeros_like(updates)
+    joint[numbers, sources, targets] = found.joint
+    return Totals(joint, found.last, found.first, found.log_likelihood)
 
 
-def _dense_passes(
+def _dense_totals(
     updates: Floats,
     initial: Floats,
     symbols: NDArray[np.uint32],
@@ -278,46 +301,20 @@ def _dense_passes(
     return Totals(joint, sums.last[:, :n], sums.first[0, :n], log_likelihood)
 
 
-def _sparse_passes(
+def _entry_totals(
     matrices: _Matrices,
     initial: Floats,
     symbols: NDArray[np.uint32],
     begins: NDArray[np.bool_],
     visited: float,
     options: _Options,
-) -> _Tallies:
-    joint, sums, log_likelihood = _entry_sums(matrices, initial, symbols, begins, visited, options)
-    size, n = matrices.shape
-    moved = matrices.actions * n**2 + matrices.sources * n + matrices.targets
-    actions = int(matrices.actions.max(initial=0)) + 1
-    left = np.bincount(matrices.symbols * n + matrices.sources, joint, size * n)
-    reached = np.bincount(matrices.symbols * n + matrices.targets, joint, size * n)
-    return _Tallies(
-        np.bincount(moved, joint, actions * n**2).reshape(actions, n, n),
-        left.reshape(size, n) + sums.last,
-        reached.reshape(size, n),
-        sums.first[0],
-        log_likelihood,
-    )
-
-
-def _entry_sums(
-    matrices: _Matrices,
-    initial: Floats,
-    symbols: NDArray[np.uint32],
-    begins: NDArray[np.bool_],
-    visited: float,
-    options: _Options,
-) -> tuple[Floats, Any, float]:
-    """Expected uses of every entry, the other sums, and the log-likelihood."""
+) -> _EntryTotals:
     from unlatch.kernels.em_sparse import Entries
 
-    size, n = matrices.shape
-    counts = np.bincount(matrices.symbols * n + matrices.sources, minlength=size * n)
+    counts = np.bincount(matrices.leaving, minlength=matrices.shape[0] * matrices.shape[1])
+    starts = np.concatenate([[0], np.cumsum(counts)])
     passes = SparsePasses(
-        Entries(
-            np.concatenate([[0], np.cumsum(counts)]), matrices.targets.astype(np.uint32), matrices.values
-        ),
+        Entries(starts, matrices.targets.astype(np.uint32), matrices.values),
         initial,
         symbols,
         begins,
@@ -326,7 +323,7 @@ def _entry_sums(
         block_length=options.block_length,
     )
     sums, log_likelihood = _run(passes, len(symbols) * _STEP_COST, options.threads)
-    return sums.entries * matrices.values, sums, log_likelihood
+    return _EntryTotals(sums.entries * matrices.values, sums.last, sums.first[0], log_likelihood)
 
 
 def _run(passes: Passes, work: float, threads: int | None) -> tuple[Any, float]:
@@ -355,12 +352,29 @@ def _refuse_lost(lost: int) -> None:
         )
 
 
-def _by_row(factors: _Factors, totals: Totals) -> _Tallies:
-    moves = [totals.joint[factors.actions == a].sum(axis=0) for a in range(factors.actions.max(initial=0) + 1)]
+def _matrices_by_use(actions: Ints, n_actions: int, totals: Totals) -> _Tallies:
     return _Tallies(
-        np.array(moves),
+        np.array([totals.joint[actions == action].sum(axis=0) for action in range(n_actions)]),
         totals.joint.sum(axis=2) + totals.last,
         totals.joint.sum(axis=1),
+        totals.first,
+        totals.log_likelihood,
+    )
+
+
+def _entries_by_use(matrices: _Matrices, actions: Ints, n_actions: int, totals: _EntryTotals) -> _Tallies:
+    size, n = matrices.shape
+    taken = actions[matrices.symbols]
+    moving = taken >= 0
+    cells = ((taken * n + matrices.sources) * n + matrices.targets)[moving]
+
+    def tallied(places: Ints, uses: Floats, *shape: int) -> Floats:
+        return np.bincount(places, uses, math.prod(shape)).astype(np.float64, copy=False).reshape(shape)
+
+    return _Tallies(
+        tallied(cells, totals.joint[moving], n_actions, n, n),
+        tallied(matrices.leaving, totals.joint, size, n) + totals.last,
+        tallied(matrices.arriving, totals.joint, size, n),
         totals.first,
         totals.log_likelihood,
     )
@@ -373,9 +387,6 @@ def _by_probability(
     steps = log.is_step
     actions, left = log.pair_actions[steps], tallies.left[steps]
     emitted = left if emission == "departure" else tallies.reached[steps]
-    transitions = np.zeros_like(parameters.transitions)
-    known = min(len(transitions), len(tallies.moves))  # actions that are never tried are missing, or one more stands still
-    transitions[:known] = tallies.moves[:known]
     observations = _tallied(parameters.observations, actions, log.pair_observations[steps], emitted)
     first, rewards = None, None
     if parameters.first is not None:
@@ -387,7 +398,7 @@ def _by_probability(
             rewards = _tallied(rewards, actions, log.pair_rewards[steps], left)
     return ExpectedCounts(
         initial=tallies.first,
-        transitions=transitions,
+        transitions=tallies.moves,
         observations=observations,
         log_likelihood=tallies.log_likelihood,
         first=first,
