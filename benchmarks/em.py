@@ -4,9 +4,9 @@ First table: `learn_em` and hmmlearn on one action, from the same start and for 
 the likelihoods must agree and ours must be at least ten times faster per iteration. hmmlearn is measured with
 both of its implementations; "log" is its default, "scaling" the faster one.
 
-Second table: nanoseconds per step of one forward-backward pass (`expected_counts`) by number of states, on dense random
-models and on rooms, beside hmmlearn's "scaling" implementation of the same on one action, and beside one read of as many
-numbers as all forward messages have.
+Second table: nanoseconds per step of one forward-backward pass (`expected_counts`) by number of states, on dense
+random models and on rooms, beside hmmlearn's "scaling" implementation of the same on one action, and beside one read of
+as many numbers as all forward messages have.
 
 Third table: how often EM reaches the likelihood of the model that made the log, with the best of several
 starts and with a single one, at ten thousand steps.

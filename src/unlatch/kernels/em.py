@@ -33,6 +33,10 @@ _LOST = 1e-305
 """A likelihood below, in the best scale, has lost its digits."""
 
 
+_QUEUED = 4
+"""Steps with the same symbol whose outer products are added at once."""
+
+
 class Steps(NamedTuple):
     """A log as the kernels read it: the symbol of every step (unsigned), and whether it begins an episode."""
 
@@ -110,14 +114,21 @@ def count_blocks(  # type: ignore[no-untyped-def]
     first. With ``departure`` the transition after an episode's last observation is left out: no observation
     depends on it. Returns the number of steps whose messages have underflowed.
     """
-    if length == 1:
-        return count_steps(back, ones, steps, departure, first, last, message, checkpoints, 0, sums)
+    shape = (back.shape[0], _QUEUED, back.shape[1])
+    queue = np.empty(shape), np.empty(shape), np.zeros(back.shape[0], dtype=np.int64)
     lost = 0
-    for block in range(last - 1, first - 1, -1):
-        copy(checkpoints, block, workspace, 0)
-        begin, end = block * length, min(block * length + length, steps.symbols.shape[0])
-        refill(ahead, initial, steps, begin, end, workspace)
-        lost += count_steps(back, ones, steps, departure, begin, end, message, workspace, begin, sums)
+    if length == 1:
+        lost += count_steps(back, ones, steps, departure, first, last, message, checkpoints, 0, queue, sums)
+    else:
+        for block in range(last - 1, first - 1, -1):
+            copy(checkpoints, block, workspace, 0)
+            begin, end = block * length, min(block * length + length, steps.symbols.shape[0])
+            refill(ahead, initial, steps, begin, end, workspace)
+            lost += count_steps(
+                back, ones, steps, departure, begin, end, message, workspace, begin, queue, sums
+            )
+    for k in range(back.shape[0]):
+        add_outer(sums.outer, k, queue)
     return lost
 
 
@@ -137,9 +148,10 @@ def refill(ahead, initial, steps, begin, end, workspace):  # type: ignore[no-unt
 
 @kernel
 def count_steps(  # type: ignore[no-untyped-def]
-    back, ones, steps, departure, begin, end, message, workspace, origin, sums
+    back, ones, steps, departure, begin, end, message, workspace, origin, queue, sums
 ):
-    """The counting pass over steps whose forward messages stand in ``workspace``, from step ``origin`` on."""
+    """The counting pass over steps whose forward messages stand in ``workspace``, from step ``origin`` on. What waits
+    in ``queue`` at the end has still to be added."""
     symbols, begins = steps
     outer, last, first = sums
     lost = 0
@@ -163,7 +175,9 @@ def count_steps(  # type: ignore[no-untyped-def]
             if ends and departure:
                 add_posterior(last, k, workspace, r, message, 1 - now, 1.0 / likelihood)
             else:
-                add_outer(outer, k, workspace, r, message, now, 1.0 / likelihood)
+                enqueue(queue, k, workspace, r, message, now, 1.0 / likelihood)
+                if queue[2][k] == _QUEUED:
+                    add_outer(outer, k, queue)
             if begins[t]:
                 add_posterior(first, 0, workspace, r, message, 1 - now, 1.0 / likelihood)
         now = 1 - now
@@ -203,14 +217,33 @@ def apply(dense, k, vectors, source, target):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def add_outer(sums, k, forward, r, backward, q, weight):  # type: ignore[no-untyped-def]
-    """``sums[k] += weight * outer(forward[r], backward[q])``."""
+def enqueue(queue, k, forward, r, backward, q, weight):  # type: ignore[no-untyped-def]
+    """Let ``weight * forward[r]`` and ``backward[q]`` wait for others of the same symbol."""
+    ahead, behind, waiting = queue
+    w = waiting[k]
+    for i in range(forward.shape[1]):
+        ahead[k, w, i] = weight * forward[r, i]
+        behind[k, w, i] = backward[q, i]
+    waiting[k] = w + 1
+
+
+@inlined
+def add_outer(sums, k, queue):  # type: ignore[no-untyped-def]
+    """Add the outer products of all that waits: sums that do not fit into the fast cache are read and written once for
+    several steps."""
+    ahead, behind, waiting = queue
     n = sums.shape[2]
-    for i in range(n):
-        share = weight * forward[r, i]
-        if share != 0.0:
+    for w in range(waiting[k], _QUEUED):
+        for i in range(n):
+            ahead[k, w, i], behind[k, w, i] = 0.0, 0.0
+    if waiting[k] > 0:
+        for i in range(n):
+            v, w, x, y = ahead[k, 0, i], ahead[k, 1, i], ahead[k, 2, i], ahead[k, 3, i]
             for j in range(n):
-                sums[k, i, j] += share * backward[q, j]
+                sums[k, i, j] += (v * behind[k, 0, j] + w * behind[k, 1, j]) + (
+                    x * behind[k, 2, j] + y * behind[k, 3, j]
+                )
+    waiting[k] = 0
 
 
 @inlined
