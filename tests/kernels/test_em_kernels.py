@@ -11,7 +11,7 @@ import pytest
 
 from unlatch.kernels import em, em_small, em_sparse
 
-KINDS = pytest.mark.parametrize("kind", ["general", "small", "sparse"])
+KINDS = pytest.mark.parametrize("kind", ["general", "entries", "small", "listed"])
 DEPARTURE_AND_ARRIVAL = pytest.mark.parametrize("departure", [True, False], ids=["departure", "arrival"])
 
 
@@ -75,7 +75,7 @@ def kernel_counts(
     )
     blocks = -(-len(steps.symbols) // length)
     ranges = [(b, min(b + blocks_per_call, blocks)) for b in range(0, blocks, blocks_per_call)]
-    run = sparse_kernels if kind == "sparse" else dense_kernels
+    run = listed_kernels if kind == "listed" else full_kernels
     found = run(kind, call, updates, model.initial, steps, departure, length, ranges)
     if hasattr(found, "impossible"):
         return found
@@ -86,7 +86,7 @@ def kernel_counts(
     return found
 
 
-def dense_kernels(
+def full_kernels(
     kind: str,
     call: Any,
     updates: np.ndarray,
@@ -99,11 +99,15 @@ def dense_kernels(
     states, total = len(initial), len(steps.symbols)
     n = -(-states // 4) * 4
     module, form = (em_small, tuple) if kind == "small" else (em, np.asarray)
-    ahead, first = np.zeros((len(updates), n, n)), np.zeros(n)
-    ahead[:, :states, :states], first[:states] = updates, initial
-    back, start, ones = np.ascontiguousarray(ahead.transpose(0, 2, 1)), form(first), form(np.ones(n))
+    padded, first = np.zeros((len(updates), n, n)), np.zeros(n)
+    padded[:, :states, :states], first[:states] = updates, initial
+    start, ones = form(first), form(np.ones(n))
+    ahead, back = (operators(one, kind) for one in (padded, padded.transpose(0, 2, 1)))
     checkpoints, workspace = np.empty((ranges[-1][1], n)), np.empty((length + 1, n))
-    sums = em.Sums(np.zeros_like(ahead), np.zeros((len(updates), n)), np.zeros((1, n)))
+    places = np.nonzero(padded.transpose(0, 2, 1))
+    sums = em.Sums(
+        np.zeros_like(padded), np.zeros(len(places[0])), np.zeros((len(updates), n)), np.zeros((1, n))
+    )
     message, log_likelihood = np.array([first, first]), 0.0
     for begin, end in ranges:
         gain, done = call(module.forward_blocks)(
@@ -134,6 +138,8 @@ def dense_kernels(
             sums,
         )
     assert np.array_equal(alone[0], message[0])
+    if kind == "entries":
+        sums.outer.transpose(0, 2, 1)[places] = sums.entries
     return SimpleNamespace(
         outer=sums.outer[:, :states, :states],
         last=sums.last[:, :states],
@@ -143,7 +149,19 @@ def dense_kernels(
     )
 
 
-def sparse_kernels(
+def operators(updates: np.ndarray, kind: str) -> Any:
+    if kind == "small":
+        return np.ascontiguousarray(updates)
+    k, i, j = np.nonzero(updates)
+    starts = np.searchsorted(k, np.arange(len(updates) + 1))
+    return em.Operators(
+        np.ascontiguousarray(updates) if kind == "general" else np.zeros((0, 0, 0)),
+        *(array.astype(np.uint32) for array in (starts, i, j)),
+        updates[k, i, j],
+    )
+
+
+def listed_kernels(
     kind: str,
     call: Any,
     updates: np.ndarray,

@@ -10,9 +10,6 @@ Memory need not grow with steps times states: the forward pass notes its message
 only, and the counting pass, from the last block to the first, computes the rest of a block's messages anew.
 With blocks of a single step all messages are noted and none is computed twice. Messages are scaled only when
 they have become small, which spares a division and a logarithm at nearly every step.
-
-The four loops over steps repeat a few lines on purpose: handing all these arrays to one more function, too
-large for the compiler to inline, would cost more than the product itself.
 """
 
 from __future__ import annotations
@@ -44,11 +41,23 @@ class Steps(NamedTuple):
     begins: Any
 
 
+class Operators(NamedTuple):
+    """One matrix per symbol: all of ``dense`` (symbols, n, n) with n a multiple of four, or, where ``dense``
+    is empty, the nonzero entries ``starts[k]`` to ``starts[k + 1]`` of (sources, targets, values)."""
+
+    dense: Any
+    starts: Any
+    sources: Any
+    targets: Any
+    values: Any
+
+
 class Sums(NamedTuple):
-    """What the counting pass adds to: outer products of messages per symbol, state posteriors of the ``last`` steps of
-    episodes per symbol, and of their ``first`` (1, n)."""
+    """What the counting pass adds to: outer products of messages per symbol (``outer``) or per nonzero entry
+    (``entries``), state posteriors of the ``last`` steps of episodes per symbol, and of their ``first`` (1, n)."""
 
     outer: Any
+    entries: Any
     last: Any
     first: Any
 
@@ -114,8 +123,9 @@ def count_blocks(  # type: ignore[no-untyped-def]
     first. With ``departure`` the transition after an episode's last observation is left out: no observation
     depends on it. Returns the number of steps whose messages have underflowed.
     """
-    shape = (back.shape[0], _QUEUED, back.shape[1])
-    queue = np.empty(shape), np.empty(shape), np.zeros(back.shape[0], dtype=np.int64)
+    matrices = back.dense.shape[0]
+    shape = (matrices, _QUEUED, message.shape[1])
+    queue = np.empty(shape), np.empty(shape), np.zeros(matrices, dtype=np.int64)
     lost = 0
     if length == 1:
         lost += count_steps(back, ones, steps, departure, first, last, message, checkpoints, 0, queue, sums)
@@ -127,7 +137,7 @@ def count_blocks(  # type: ignore[no-untyped-def]
             lost += count_steps(
                 back, ones, steps, departure, begin, end, message, workspace, begin, queue, sums
             )
-    for k in range(back.shape[0]):
+    for k in range(matrices):
         add_outer(sums.outer, k, queue)
     return lost
 
@@ -153,7 +163,7 @@ def count_steps(  # type: ignore[no-untyped-def]
     """The counting pass over steps whose forward messages stand in ``workspace``, from step ``origin`` on. What waits
     in ``queue`` at the end has still to be added."""
     symbols, begins = steps
-    outer, last, first = sums
+    outer, entries, last, first = sums
     lost = 0
     now = 0
     for t in range(end - 1, begin - 1, -1):
@@ -174,6 +184,8 @@ def count_steps(  # type: ignore[no-untyped-def]
         else:
             if ends and departure:
                 add_posterior(last, k, workspace, r, message, 1 - now, 1.0 / likelihood)
+            elif back.dense.shape[0] == 0:
+                add_entries(entries, back, k, workspace, r, message, now, 1.0 / likelihood)
             else:
                 enqueue(queue, k, workspace, r, message, now, 1.0 / likelihood)
                 if queue[2][k] == _QUEUED:
@@ -197,7 +209,29 @@ def settle(operators, k, vectors, source, target):  # type: ignore[no-untyped-de
 
 
 @inlined
-def apply(dense, k, vectors, source, target):  # type: ignore[no-untyped-def]
+def apply(operators, k, vectors, source, target):  # type: ignore[no-untyped-def]
+    """``vectors[target] = vectors[source] @ matrix[k]``; returns the sum."""
+    if operators.dense.shape[0] == 0:
+        return apply_sparse(operators, k, vectors, source, target)
+    return apply_dense(operators.dense, k, vectors, source, target)
+
+
+@inlined
+def apply_sparse(operators, k, vectors, source, target):  # type: ignore[no-untyped-def]
+    """One multiplication for every entry that is not zero."""
+    _, starts, sources, targets, values = operators
+    for j in range(vectors.shape[1]):
+        vectors[target, j] = 0.0
+    total = 0.0
+    for e in range(starts[k], starts[k + 1]):
+        share = vectors[source, sources[e]] * values[e]
+        vectors[target, targets[e]] += share
+        total += share
+    return total
+
+
+@inlined
+def apply_dense(dense, k, vectors, source, target):  # type: ignore[no-untyped-def]
     """Four rows of the matrix at a time: the compiler turns the inner loop into vector instructions."""
     n = vectors.shape[1]
     for j in range(n):
@@ -244,6 +278,13 @@ def add_outer(sums, k, queue):  # type: ignore[no-untyped-def]
                     x * behind[k, 2, j] + y * behind[k, 3, j]
                 )
     waiting[k] = 0
+
+
+@inlined
+def add_entries(sums, back, k, forward, r, backward, q, weight):  # type: ignore[no-untyped-def]
+    """The outer product at the nonzero entries only, each from the state it leaves to where it arrives."""
+    for e in range(back.starts[k], back.starts[k + 1]):
+        sums[e] += weight * forward[r, back.targets[e]] * backward[q, back.sources[e]]
 
 
 @inlined

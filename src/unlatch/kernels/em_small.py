@@ -101,7 +101,7 @@ def count_steps(  # type: ignore[no-untyped-def]
 ):
     """As `unlatch.kernels.em.count_steps`."""
     symbols, begins = steps
-    outer, last, first = sums
+    outer, _, last, first = sums
     lost = 0
     after = load(message, 0, ones)
     for t in range(end - 1, begin - 1, -1):

@@ -19,9 +19,9 @@ from unlatch.core.reading import Endings
 from unlatch.core.trajectory import Trajectory
 from unlatch.errors import NumericalError, ResourceLimitError
 from unlatch.learn.likelihood.lanes import (
-    DensePasses,
+    FullPasses,
+    ListedPasses,
     Passes,
-    SparsePasses,
     in_two_lanes,
     one_after_the_other,
 )
@@ -41,11 +41,14 @@ _MAX_OPERATORS = 1 << 28
 _WORK_PER_THREAD = 1 << 23
 """Multiplications below which a second thread costs more than it saves."""
 
-_SPARSE_COST = 4
-"""One multiplication by an entry that has to be looked up costs as much as so many dense ones."""
+_STEP_COST = 100
+"""What a step costs apart from its multiplications, in multiplications of a dense matrix."""
 
-_STEP_COST = 32
-"""What a step costs apart from its multiplications, in the same unit."""
+_STATE_COST, _ENTRY_COST = 8, 4
+"""The same for a state and for an entry, where all entries that are not zero are read."""
+
+_LISTED_STATE_COST, _LISTED_ENTRY_COST = 80, 5
+"""The same where only those are read that leave states which are possible, by list."""
 
 _IN_REGISTERS = 8
 """States up to which dense messages are held in registers, and no list of entries is faster."""
@@ -154,8 +157,8 @@ def _factors(parameters: Parameters, log: EncodedLog, emission: Emission) -> _Fa
 
 
 def _is_sparse(states: int, visited: float) -> bool:
-    """Whether lists of entries are faster than matrices, if a step's matrix has so many entries on average."""
-    return states > _IN_REGISTERS and _SPARSE_COST * visited < states**2
+    """Whether reading entries is faster than whole matrices, if a step's matrix has so many entries on average."""
+    return states > _IN_REGISTERS and _STATE_COST * states + _ENTRY_COST * visited < states**2 + _STEP_COST
 
 
 def _updates(transitions: Floats, factors: _Factors) -> Floats:
@@ -268,12 +271,11 @@ def run_passes(
     visited = float(np.count_nonzero(updates, axis=(1, 2)) @ frequencies / len(symbols))
     if not _is_sparse(len(initial), visited):
         return _dense_totals(updates, initial, symbols, begins, options)
-    numbers, sources, targets = np.nonzero(updates)
-    values = updates[numbers, sources, targets]
-    matrices = _Matrices(numbers, sources, targets, values, updates.shape[:2])
+    places = np.nonzero(updates)
+    matrices = _Matrices(places[0], places[1], places[2], updates[places], updates.shape[:2])
     found = _entry_totals(matrices, initial, symbols, begins, visited, options)
     joint = np.zeros_like(updates)
-    joint[numbers, sources, targets] = found.joint
+    joint[places] = found.joint
     return Totals(joint, found.last, found.first, found.log_likelihood)
 
 
@@ -284,10 +286,18 @@ def _dense_totals(
     begins: NDArray[np.bool_],
     options: _Options,
 ) -> Totals:
+    from unlatch.kernels.em import Operators
+
     n = len(initial)
+    more = -n % 4
+    nothing = np.zeros(0, dtype=np.uint32)
+    padded = np.pad(updates, ((0, 0), (0, more), (0, more)))
+    ahead = Operators(padded, nothing, nothing, nothing, np.zeros(0))
+    back = ahead._replace(dense=np.ascontiguousarray(padded.transpose(0, 2, 1)))
     cost = _STEP_COST + float(n**2)
-    passes = DensePasses(
-        updates,
+    passes = FullPasses(
+        ahead,
+        back,
         initial,
         symbols,
         begins,
@@ -309,21 +319,43 @@ def _entry_totals(
     visited: float,
     options: _Options,
 ) -> _EntryTotals:
+    """By lists of the states that are possible, unless they are so many that reading all entries is faster."""
+    n = len(initial)
+    cost = _STEP_COST + _STATE_COST * n + _ENTRY_COST * visited
+    common: dict[str, Any] = {
+        "last_move_unseen": options.last_move_unseen,
+        "step_cost": cost,
+        "block_length": options.block_length,
+    }
+    passes: Passes
+    passes = listed = ListedPasses(_entries(matrices), initial, symbols, begins, **common)
+    listed_cost = _STEP_COST + listed.activity() * (_LISTED_STATE_COST + _LISTED_ENTRY_COST * visited / n)
+    if listed_cost > cost:
+        passes = FullPasses(*_entry_operators(matrices), initial, symbols, begins, **common)
+    sums, log_likelihood = _run(passes, len(symbols) * min(cost, listed_cost), options.threads)
+    return _EntryTotals(sums.entries * matrices.values, sums.last[:, :n], sums.first[0, :n], log_likelihood)
+
+
+def _entries(matrices: _Matrices) -> Any:
+    """The entries by symbol and state left."""
     from unlatch.kernels.em_sparse import Entries
 
     counts = np.bincount(matrices.leaving, minlength=matrices.shape[0] * matrices.shape[1])
     starts = np.concatenate([[0], np.cumsum(counts)])
-    passes = SparsePasses(
-        Entries(starts, matrices.targets.astype(np.uint32), matrices.values),
-        initial,
-        symbols,
-        begins,
-        last_move_unseen=options.last_move_unseen,
-        step_cost=_STEP_COST + _SPARSE_COST * visited,  # at most: nobody knows which states will be possible
-        block_length=options.block_length,
+    return Entries(starts, matrices.targets.astype(np.uint32), matrices.values)
+
+
+def _entry_operators(matrices: _Matrices) -> tuple[Any, Any]:
+    """The entries by symbol, to go ahead and to go back."""
+    from unlatch.kernels.em import Operators
+
+    starts = np.searchsorted(matrices.symbols, np.arange(matrices.shape[0] + 1)).astype(np.uint32)
+    sources, targets = (states.astype(np.uint32) for states in (matrices.sources, matrices.targets))
+    nothing = np.zeros((0, 0, 0))
+    return (
+        Operators(nothing, starts, sources, targets, matrices.values),
+        Operators(nothing, starts, targets, sources, matrices.values),
     )
-    sums, log_likelihood = _run(passes, len(symbols) * _STEP_COST, options.threads)
-    return _EntryTotals(sums.entries * matrices.values, sums.last, sums.first[0], log_likelihood)
 
 
 def _run(passes: Passes, work: float, threads: int | None) -> tuple[Any, float]:

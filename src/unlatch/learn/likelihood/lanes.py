@@ -22,7 +22,7 @@ from unlatch.arrays import Floats
 from unlatch.core.budget import checkpoint
 from unlatch.errors import BeliefCollapseError
 
-__all__ = ["DensePasses", "Passes", "SparsePasses", "in_two_lanes", "one_after_the_other"]
+__all__ = ["FullPasses", "ListedPasses", "Passes", "in_two_lanes", "one_after_the_other"]
 
 WORK_PER_CALL = 1 << 27
 """Multiplications per kernel call: about a tenth of a second, so that Ctrl-C is answered soon."""
@@ -38,6 +38,13 @@ _LEAST_BLOCK = 64
 
 _ROOM_PER_STEP = 4
 """States that a sparse message has room for at first; more is made when it is needed."""
+
+_MARGIN = 1.25
+"""Room is made for so much more than what the steps so far suggest."""
+
+_PROBED_STEPS = 256
+_PROBED_SHARE = 1 / 16
+"""Steps of a log, and the share of it, that are looked at to learn how many states are possible at a time."""
 
 _PATIENCE = 0.05
 """Seconds between two looks at whether the work may go on, while the other lane is waited for."""
@@ -143,12 +150,14 @@ def _ranges(first: int, last: int, work: float) -> list[tuple[int, int]]:
     return [(begin, min(begin + size, last)) for begin in range(first, last, size)]
 
 
-class DensePasses:
-    """With a matrix (n, n) for every symbol, n a multiple of four: in registers if there are few states."""
+class FullPasses:
+    """With messages over all states, in registers if there are few, and operators ``ahead`` and ``back``, either of all
+    numbers or of the entries that are not zero; states are padded to a multiple of four."""
 
     def __init__(
         self,
-        updates: Floats,
+        ahead: Any,
+        back: Any,
         initial: Floats,
         symbols: NDArray[np.uint32],
         begins: NDArray[np.bool_],
@@ -160,16 +169,21 @@ class DensePasses:
         from unlatch.kernels import em, em_small
 
         n = -(-len(initial) // 4) * 4
-        small = n in em_small.WIDTHS
+        small = len(ahead.dense) > 0 and n in em_small.WIDTHS
         form = tuple if small else np.asarray
         kept = len(symbols) * n <= KEPT_NUMBERS
         self._kernels: Any = em_small if small else em
         self._n = n
         self._length = block_length or (1 if kept else max(_LEAST_BLOCK, _BLOCK_NUMBERS // n))
         self._blocks = -(-len(symbols) // self._length)
-        self._ahead = _padded(updates, (len(updates), n, n))
-        self._back = np.ascontiguousarray(self._ahead.transpose(0, 2, 1))
-        self._initial, self._ones = form(_padded(initial, (n,))), form(np.ones(n))
+        self._ahead, self._back = (ahead.dense, back.dense) if small else (ahead, back)
+        self._shapes = (
+            ahead.dense.shape,
+            ahead.values.shape,
+            (max(len(ahead.dense), len(ahead.starts) - 1), n),
+            (1, n),
+        )
+        self._initial, self._ones = form(np.append(initial, np.zeros(n - len(initial)))), form(np.ones(n))
         self._steps = em.Steps(symbols, begins)
         self._last_move_unseen = last_move_unseen
         self._checkpoints = np.empty((self._blocks, n))
@@ -178,8 +192,7 @@ class DensePasses:
     def empty_sums(self) -> Any:
         from unlatch.kernels.em import Sums
 
-        shape = self._ahead.shape
-        return Sums(np.zeros(shape), np.zeros(shape[:2]), np.zeros((1, self._n)))
+        return Sums(*(np.zeros(shape) for shape in self._shapes))
 
     def message(self) -> Floats:
         return np.ones((2, self._n))
@@ -239,14 +252,7 @@ class DensePasses:
             )
 
 
-def _padded(array: Floats, shape: tuple[int, ...]) -> Floats:
-    """The array in a corner of zeros."""
-    result = np.zeros(shape)
-    result[tuple(slice(size) for size in array.shape)] = array
-    return result
-
-
-class SparsePasses:
+class ListedPasses:
     """With the entries that are not zero, and messages that list the states that are possible.
 
     All forward messages are kept if they turn out to be short enough; if not, those at the beginnings of blocks.
@@ -282,6 +288,17 @@ class SparsePasses:
         """The step between the lanes: the same whether all messages are kept or not."""
         return self._blocks // 2 * self._length
 
+    def activity(self) -> float:
+        """How many states a forward message lists, on average over a few steps near the beginning. The first of them
+        are left out: a log says little about them."""
+        from unlatch.kernels.em_sparse import forward_steps
+
+        steps = max(1, min(_PROBED_STEPS, int(_PROBED_SHARE * self._total)))
+        messages, place = self._messages(steps, steps * self._n), np.full(self._n, -1)
+        _, done, _ = forward_steps(self._entries, self._initial, self._steps, 0, steps, 0, place, messages)
+        half = done // 2
+        return float(messages.offsets[done + 1] - messages.offsets[half]) / float(done + 1 - half)
+
     def empty_sums(self) -> Any:
         from unlatch.kernels.em_sparse import Sums
 
@@ -307,7 +324,7 @@ class SparsePasses:
         """The log-likelihood, or None if the messages are too long to be kept."""
         from unlatch.kernels.em_sparse import forward_steps
 
-        self._kept = self._messages(self._total, (_ROOM_PER_STEP * self._total))
+        self._kept = self._messages(self._total, min(_ROOM_PER_STEP * self._total, KEPT_NUMBERS))
         place = np.full(self._n, -1)
         gained = 0.0
         for begin, end in _ranges(0, self._total, self._step_cost):
@@ -321,7 +338,7 @@ class SparsePasses:
                 if full:
                     if len(self._kept.states) >= KEPT_NUMBERS:
                         return None
-                    self._kept = _roomier(self._kept)
+                    self._kept = _roomier(self._kept, done, self._total, 4 * self._n)
             if done < end:
                 _refuse_impossible(done)
         return gained + self._last_gain(self._kept, self._total)
@@ -351,7 +368,7 @@ class SparsePasses:
                 if impossible >= 0:
                     _refuse_impossible(impossible)
                 if done < last:
-                    self._kept = _roomier(self._kept)
+                    self._kept = _roomier(self._kept, done, self._blocks, 4 * self._n)
         return gained + self._last_gain(workspace, 0)
 
     def _messages(self, number: int, numbers: int) -> Any:
@@ -360,7 +377,7 @@ class SparsePasses:
 
         room = numbers + 4 * self._n
         messages = Messages(
-            np.zeros(number + 2, dtype=np.int64), np.zeros(room, dtype=np.uint32), np.zeros(room)
+            np.zeros(number + 2, dtype=np.int64), np.empty(room, dtype=np.uint32), np.empty(room)
         )
         possible = np.flatnonzero(self._initial)
         messages.states[: len(possible)] = possible
@@ -440,9 +457,10 @@ class SparsePasses:
                 )
 
 
-def _roomier(messages: Any) -> Any:
-    """The same messages with twice the room."""
-    return messages._replace(
-        states=np.concatenate([messages.states, np.zeros_like(messages.states)]),
-        masses=np.concatenate([messages.masses, np.zeros_like(messages.masses)]),
-    )
+def _roomier(messages: Any, done: int, number: int, spare: int) -> Any:
+    """The same messages with room for all, if those to come are as long as those that there are; and some to spare."""
+    used = int(messages.offsets[done + 1])
+    room = max(int(_MARGIN * used / max(done, 1) * number), len(messages.states)) + spare
+    states, masses = np.empty(room, dtype=np.uint32), np.empty(room)
+    states[:used], masses[:used] = messages.states[:used], messages.masses[:used]
+    return messages._replace(states=states, masses=masses)
