@@ -160,7 +160,7 @@ def time_passes(steps: int) -> None:
     for states in PASS_STATES:
         model = random_hmm(states, PASS_SYMBOLS, np.random.default_rng(states))
         log = simulate(model, steps, rng=0)
-        print(pass_row("dense", parameters_of(model), encoded_log(log, model), model.emission, log))
+        print(pass_row("dense", parameters_of(model), encoded_log(log, model), model.emission, (log, model)))
     for rows, columns in PASS_ROOMS:
         room = domains.random_room(rows, columns, rng=0)
         log = encoded_log(simulate(room, steps, rng=0), room)
@@ -175,7 +175,7 @@ def pass_row(
     parameters: Parameters,
     log: EncodedLog,
     emission: Emission,
-    for_hmmlearn: Trajectory | None = None,
+    for_hmmlearn: tuple[Trajectory, POMDP] | None = None,
 ) -> str:
     """One line. hmmlearn knows a single action, and can be asked about dense models only."""
     nanoseconds = 1e9 / len(log)
@@ -190,22 +190,8 @@ def pass_row(
     )
     if for_hmmlearn is None:
         return line
-    theirs = hmmlearn_pass(parameters, for_hmmlearn)
+    _, _, theirs = measured(lambda n: hmmlearns(*for_hmmlearn, n, "scaling"), iterations=3)
     return f"{line} {theirs * nanoseconds:9.1f} {theirs / processor:7.1f}"
-
-
-def hmmlearn_pass(parameters: Parameters, log: Trajectory, repeats: int = 3) -> float:
-    """Processor seconds of one E-step of hmmlearn."""
-    from hmmlearn.hmm import CategoricalHMM
-
-    model = CategoricalHMM(
-        parameters.n_states, implementation="scaling", n_features=parameters.observations.shape[2]
-    )
-    model.startprob_ = parameters.initial.copy()
-    model.transmat_ = parameters.transitions[0].copy()
-    model.emissionprob_ = parameters.observations[0].copy()
-    shown = log.observations[:, None]
-    return quickest(lambda: model._do_estep(shown, np.array([len(log)])), repeats)[1]
 
 
 def quickest(run: Callable[[], object], repeats: int = 7) -> tuple[float, float]:
