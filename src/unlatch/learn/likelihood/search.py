@@ -141,8 +141,8 @@ def search_hypotheses(
 ) -> list[StateSearch]:
     """One search for each hypothesis, in turns, best first. A ``thorough`` one looks at all of the log.
 
-    A hypothesis is given up once it has more states than another and is behind nevertheless: what it lacks is not
-    states. What came first at the end is compared on the same steps.
+    A hypothesis is given up once it has more states than a model of another and is behind nevertheless: what it lacks
+    is not states. What came first at the end is compared on the same steps.
     """
     budget = Budget() if budget is None else budget
     streams = [rng] if len(hypotheses) == 1 else rng.spawn(len(hypotheses))
@@ -167,7 +167,7 @@ def _in_turns(searches: list[_Search]) -> None:
         leader = max(searches, key=lambda search: scores[search])
         for search in active:
             behind = scores[search] < scores[leader] - _IMPROVEMENT
-            search.given_up = behind and search.has_more_states_than(leader)
+            search.given_up = behind and search.lacks_no_states_beside(leader.models_on(most), scores[search])
         active = [search for search in active if not (search.done or search.given_up)]
 
 
@@ -238,9 +238,15 @@ class _Search:
         best = opened(self._seen.best.parameters, larger.log)
         return judged(evaluated(possible(best, larger), larger), larger).score
 
-    def has_more_states_than(self, other: _Search) -> bool:
-        """Those not counted where nothing more happens; and once it has had a round of its own."""
-        return bool(self._rounds) and self._seen.best.ascent.n_going_on > other._seen.best.ascent.n_going_on
+    def models_on(self, steps: int) -> list[Candidate]:
+        """Those whose scores are of so many steps, or else the best, which is the one that matters."""
+        return list(self._seen.models.values()) if steps == self.steps else [self._seen.best]
+
+    def lacks_no_states_beside(self, rivals: Iterable[Candidate], score: float) -> bool:
+        """Whether one of the leader's models had a better ``score`` with fewer states, those not counted where nothing
+        more happens; and once it has had a round of its own."""
+        mine = self._seen.best.ascent.n_going_on
+        return bool(self._rounds) and any(r.ascent.n_going_on < mine and r.score > score for r in rivals)
 
     # --- rounds -------------------------------------------------------------------------------------
 
