@@ -100,7 +100,8 @@ def complete_evidence(counts: ExpectedCounts) -> float:
     Negative but for the number of ways to name the states, which are as many models.
     """
     start, moves, *shown = counts.blocks
-    total = float(gammaln(len(start) + 1))
+    visited = (_used(moves) > 0).any(axis=0) | (_used(counts.observations) > 0).any(axis=0)
+    total = float(gammaln(visited.sum() + 1))
     total += _of_block(start[None], len(start)) + _of_block(moves, len(start))
     for rows in shown:
         possible = (rows.sum(axis=-2) > 0).sum(axis=-1)  # what was ever shown after the action

@@ -147,6 +147,15 @@ class EncodedLog:
         """Events to pass over."""
         return len(self.symbols)
 
+    def head(self, events: int) -> EncodedLog:
+        """The first events, with all symbols."""
+        if events >= len(self):
+            return self
+        symbols = self.symbols[:events]
+        counts = np.bincount(symbols, minlength=len(self.pair_counts))
+        steps = int(counts[self.is_step].sum())
+        return replace(self, symbols=symbols, begins=self.begins[:events], pair_counts=counts, steps=steps)
+
     @property
     def n_actions(self) -> int:
         return len(self.action_names)

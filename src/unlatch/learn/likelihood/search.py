@@ -49,7 +49,8 @@ __all__ = ["StateSearch", "search_hypotheses", "search_states"]
 _STICKINESS = (0.9, 0.7, 0.5)
 """How persistent the new hidden bit starts out; the best of the three is kept."""
 
-_STEPS_PER_STATE = 8_000
+_STEPS_PER_STATE = 4_000
+_STEPS_PER_PROBE = 2_000
 _MOST_PER_STATE = 40_000
 _LEAST_SAMPLE = 20_000
 _LARGEST_SAMPLE = 300_000
@@ -297,13 +298,7 @@ class _Search:
     def _round(self) -> bool:
         """Double, climb, prune; True if that paid in more states."""
         best = self._seen.best
-        parted = with_endings(best.parameters, self._likelihood.log, self._likelihood.emission)
-        probes = [
-            self._climbed(doubled_states(parted, sticky, self._rng), _PROBING_PASSES)
-            for sticky in _STICKINESS
-        ]
-        promising = max(probes, key=lambda ascent: ascent.log_likelihood)
-        doubled = self._climb(promising.parameters, _DOUBLING_PASSES)
+        doubled = self._doubled(best)
         pruned = self._pruned(doubled)
         if pruned.n_states <= best.n_states:
             others = self._pruned(self._saving(doubled)), self._one_more(doubled, best)
@@ -321,8 +316,9 @@ class _Search:
     def _doubled(self, best: Candidate) -> Candidate:
         """Twice the states, from the most promising start; what led to success the last time does so again."""
         parted = with_endings(best.parameters, self._likelihood.log, self._likelihood.emission)
+        likelihood = self._for_probes(best.n_states)
         probes = {
-            sticky: self._climbed(doubled_states(parted, sticky, self._rng), _PROBING_PASSES)
+            sticky: self._climbed(doubled_states(parted, sticky, self._rng), _PROBING_PASSES, on=likelihood)
             for sticky in self._stickiness
         }
         promising = max(probes, key=lambda sticky: probes[sticky].log_likelihood)
@@ -335,8 +331,9 @@ class _Search:
         chosen = disjoint_pairs(merge_gains(doubled).pairs)[: doubled.n_states - best.n_states - 1]
         merged = merged_states(doubled.parameters, chosen, doubled.ascent.visits)
         common = np.argsort(-np.where(best.parameters.terminal, 0.0, best.ascent.visits), kind="stable")
+        likelihood = self._for_probes(best.n_states)
         probes = [
-            self._climbed(split_state(best.parameters, int(state), self._rng), _PROBING_PASSES)
+            self._climbed(split_state(best.parameters, int(state), self._rng), _PROBING_PASSES, on=likelihood)
             for state in common[: min(_SPLITS, best.ascent.n_going_on)]
         ]
         probes.sort(key=lambda ascent: -ascent.log_likelihood)
@@ -373,18 +370,28 @@ class _Search:
 
     # --- climbing and pruning ---------------------------------------------------------------------------
 
-    def _climbed(self, start: Parameters, passes: int, target: float | None = None) -> Ascent:
+    def _for_probes(self, states: int) -> Likelihood:
+        """Enough of the log to see which of several starts is the most promising."""
+        steps = max(_LEAST_SAMPLE, _STEPS_PER_PROBE * states)
+        return self._likelihood if steps >= self.steps else self._hypothesis.likelihood(steps)
+
+    def _climbed(
+        self, start: Parameters, passes: int, target: float | None = None, on: Likelihood | None = None
+    ) -> Ascent:
         """A climb that is as exact as a comparison needs; what is not used is dropped where that saves time."""
+        likelihood = on or self._likelihood
         best = self._seen.models and f", best so far {self._seen.best.n_states}"
         ascent = climb_or_open(
             start,
-            self._likelihood,
+            likelihood,
             passes=passes,
             gain_tolerance=0.02,
             target=target,
             stage=f"searching ({start.n_states} states{best or ''})",
         )
-        self.work += ascent.passes * self.steps * np.count_nonzero(start.transitions) / len(start.transitions)
+        self.work += (
+            ascent.passes * likelihood.steps * np.count_nonzero(start.transitions) / len(start.transitions)
+        )
         return tidied(ascent) if start.n_states > DENSE_STATES else ascent
 
     def _record(self, ascent: Ascent) -> Candidate:

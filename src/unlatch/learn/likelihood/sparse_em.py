@@ -16,7 +16,6 @@ from unlatch.learn.likelihood.climb import Ascent
 from unlatch.learn.likelihood.marginal import entry_prices
 from unlatch.learn.likelihood.objective import Likelihood
 from unlatch.learn.likelihood.parameters import Parameters
-from unlatch.learn.likelihood.starts import smoothed
 from unlatch.learn.significance import USED
 
 __all__ = ["thrifty"]
@@ -67,7 +66,8 @@ def _reopened(
     current: Parameters, before: Parameters, needed: list[Flags], likelihood: Likelihood
 ) -> tuple[Parameters, list[Flags]]:
     """The model with those entries as they were before that are used even where they are next to impossible."""
-    counts = likelihood.counts(smoothed(current, likelihood.log, _AJAR))
+    ajar = [(1 - _AJAR) * rows + _AJAR * old for rows, old in zip(current, before, strict=True)]
+    counts = likelihood.counts(current.with_blocks(ajar))
     needed = [
         known | ((rows <= 0) & (old > 0) & (used > USED))
         for known, rows, old, used in zip(needed, current, before, counts.blocks, strict=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -32,6 +33,9 @@ __all__ = [
 
 DENSE_STATES = 8
 """States up to which zeros do not make passes faster."""
+
+_TRIAL_WORK = 2_000_000_000
+"""Multiplications of one pass with all zeros open: a second or two."""
 
 _TRIALS = 3
 _GROWN = 2.0
@@ -193,25 +197,27 @@ def possible(parameters: Parameters, likelihood: Likelihood) -> Parameters:
 
 def climb_or_open(start: Parameters, likelihood: Likelihood, **options: Any) -> Ascent:
     """`climb`, from a model without those zeros of ``start`` that make the log impossible, if any do."""
-    try:
+    with suppress(NumericalError):
         return climb(start, likelihood, **options)
-    except NumericalError:
+    with suppress(NumericalError):
         return climb(reopened(start, likelihood), likelihood, **options)
+    return climb(smoothed(start, likelihood.log), likelihood, **options)
 
 
 def reopened(parameters: Parameters, likelihood: Likelihood) -> Parameters:
     """The model with those of its zeros open that the log may want to use.
 
     All are opened a little, and a few passes of EM tell: an entry grows in each of them exactly if the likelihood rises
-    with it. Those that do not grow are closed again. Few states, where a zero saves no time, are left all open; a log
-    that is explained in full wants nothing.
+    with it. Those that do not grow are closed again. With very many states only the beginning of the log is asked; few,
+    where a zero saves no time, are left all open.
     """
     opening = smoothed(parameters, likelihood.log)
     if parameters.n_states <= DENSE_STATES:
         return opening
+    part = replace(likelihood, log=likelihood.log.head(_TRIAL_WORK // parameters.n_states**2))
     current = opening
     for _ in range(_TRIALS):
-        current = maximization(likelihood.counts(current), current)
+        current = maximization(part.counts(current), current)
     wanted = [
         (before > 0) | (after > _GROWN * ajar)
         for before, ajar, after in zip(parameters, opening, current, strict=True)
