@@ -10,7 +10,8 @@ from unlatch.core.evidence import Evidence
 from unlatch.errors import NumericalError
 from unlatch.learn.likelihood.marginal import Candidate
 from unlatch.learn.likelihood.objective import Hypothesis, Likelihood
-from unlatch.learn.likelihood.starts import climb_or_open
+from unlatch.learn.likelihood.starts import reopened
+from unlatch.learn.likelihood.zeros import maximize, simplest, with_established_zeros
 
 __all__ = ["SETTLED", "predictive_states", "weigh"]
 
@@ -19,8 +20,6 @@ SETTLED = 5.0
 
 _LEARNED_FROM = 0.75
 """Share of the log that models are learned from, to see which predicts the rest better."""
-
-_PASSES = 50
 
 
 def weigh(
@@ -65,10 +64,12 @@ def predictive_states(
 
 
 def _predicted(candidate: Candidate, part: Likelihood, whole: Likelihood) -> float:
-    """Log-likelihood of the rest of the log under the model that its first part leads to."""
-    climbed = climb_or_open(candidate.parameters, part, passes=_PASSES, stage="predicting")
+    """Log-likelihood of the rest of the log under the model that its first part leads to, which knows nothing of the
+    rest: not its zeros either."""
+    climbed = simplest(maximize(reopened(candidate.parameters, part), part), part).ascent
     try:
-        return whole.counts(climbed.parameters).log_likelihood - climbed.log_likelihood
+        opened, _ = with_established_zeros(climbed)
+        return whole.counts(opened).log_likelihood - part.counts(opened).log_likelihood
     except NumericalError:
         return -np.inf
 
