@@ -13,6 +13,7 @@ from unlatch.core.diagnostics import Diagnostics
 from unlatch.core.evidence import Evidence
 from unlatch.core.pomdp import POMDP, Emission
 from unlatch.core.trajectory import Trajectory
+from unlatch.errors import NumericalError
 from unlatch.learn.likelihood.climb import Ascent, evaluated
 from unlatch.learn.likelihood.evidence import SETTLED, predictive_states, weigh
 from unlatch.learn.likelihood.marginal import Candidate, judged
@@ -46,6 +47,9 @@ _FOR_THE_CLIMB = 0.8
 
 _CLOSE = 20.0
 """Nats that a longer climb and the zeros of a model may still make up for: within them a hypothesis is climbed too."""
+
+_NOTHING = 1.0
+"""Nats that are not worth another climb."""
 
 _MERGES_TRIED = 3
 """Pairs of states whose merging is climbed from, to find the best model with a state fewer."""
@@ -171,9 +175,18 @@ class _Contender:
 def _finished(parameters: Parameters, sample: Likelihood) -> Candidate:
     """The maximum near a model, with its zeros. Those of the search are opened where they may be wrong: they were set
     for speed."""
-    found = simplest(maximize(reopened(parameters, sample), sample), sample)
+    start = parameters if _explains_all(parameters, sample) else reopened(parameters, sample)
+    found = simplest(maximize(start, sample), sample)
     shared = _with_shared_rows(found, sample)
     return found if shared is None or shared.score < found.score else shared
+
+
+def _explains_all(parameters: Parameters, sample: Likelihood) -> bool:
+    """Whether nothing is left to gain by other numbers."""
+    try:
+        return sample.counts(parameters).log_likelihood > -_NOTHING
+    except NumericalError:
+        return False
 
 
 def _with_shared_rows(found: Candidate, sample: Likelihood) -> Candidate | None:
