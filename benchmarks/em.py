@@ -4,26 +4,35 @@ First table: `learn_em` and hmmlearn on one action, from the same start and for 
 the likelihoods must agree and ours must be at least ten times faster per iteration. hmmlearn is measured with
 both of its implementations; "log" is its default, "scaling" the faster one.
 
-With ``--tables passes``: what a pass costs per step and state, with 4 to 100 states, dense and sparse, beside hmmlearn
-and beside one read of as much memory as the beliefs of all steps take.
+Second table: nanoseconds per step of one forward-backward pass (`expected_counts`) by number of states, on dense
+random models and on rooms, beside hmmlearn's "scaling" implementation of the same on one action, and beside one read of
+as many numbers as all forward messages have.
 
-Second table: how often EM reaches the likelihood of the model that made the log, with the best of several
+Third table: how often EM reaches the likelihood of the model that made the log, with the best of several
 starts and with a single one, at ten thousand steps.
 
     python benchmarks/em.py --steps 1000000 --seeds 5
-    python benchmarks/em.py --tables passes
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
 import time
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from unlatch import POMDP, Trajectory, domains, learn_em, simulate
+from unlatch.core.pomdp import Emission
+from unlatch.learn.likelihood.forward_backward import expected_counts
+from unlatch.learn.likelihood.parameters import EncodedLog, Parameters, encoded_log, parameters_of
+from unlatch.learn.likelihood.split_merge import doubled_states
+
+TABLES = ("rival", "passes", "truth")
+PASS_STATES = (4, 8, 16, 48, 100)
+PASS_SYMBOLS = 6
+PASS_ROOMS = ((6, 8), (10, 10), (14, 14))
+STICKINESS = 0.9  # of the bit that tells twins apart
 
 DOMAINS: dict[str, Callable[[], POMDP]] = {
     "Tiger": domains.tiger,
@@ -33,35 +42,25 @@ DOMAINS: dict[str, Callable[[], POMDP]] = {
 }
 
 
-SIZES = (4, 8, 16, 48, 100)
-STEPS_TIMES_STATES = 4_000_000
-"""Shorter logs for more states, so that every row of the table takes about as much memory."""
-
-SUCCESSORS = 4
-"""Of a state of a sparse model, which shows one symbol: a room with four ways out of every cell."""
-
-
 def main() -> None:
     options = parsed()
-    if "passes" in options.tables:
-        measure_passes(options.sizes, options.symbols, options.iterations)
     if "rival" in options.tables:
         compare_with_hmmlearn(options.steps, options.states, options.symbols, options.iterations)
+    if "passes" in options.tables:
+        time_passes(options.pass_steps)
     if "truth" in options.tables:
         compare_with_truth(options.log_steps, options.starts, options.seeds)
 
 
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="EM against hmmlearn and against the truth.")
-    parser.add_argument(
-        "--tables", nargs="+", choices=("rival", "truth", "passes"), default=("rival", "truth")
-    )
-    parser.add_argument("--sizes", nargs="+", type=int, default=SIZES, help="states of the table of passes")
+    parser.add_argument("--tables", nargs="+", choices=TABLES, default=TABLES)
     parser.add_argument("--steps", type=int, default=1_000_000, help="log length beside hmmlearn")
     parser.add_argument("--states", type=int, default=4, help="hidden states beside hmmlearn")
     parser.add_argument("--symbols", type=int, default=6, help="observations beside hmmlearn")
     parser.add_argument("--iterations", type=int, default=10, help="EM iterations beside hmmlearn")
-    parser.add_argument("--log-steps", type=int, default=10_000, help="log length of the second table")
+    parser.add_argument("--pass-steps", type=int, default=100_000, help="log length of the table of passes")
+    parser.add_argument("--log-steps", type=int, default=10_000, help="log length of the last table")
     parser.add_argument("--starts", type=int, default=12)
     parser.add_argument("--seeds", type=int, default=5, help="logs per domain")
     return parser.parse_args()
@@ -94,43 +93,6 @@ def compare_with_hmmlearn(steps: int, states: int, symbols: int, iterations: int
             f"{name:28} {likelihood:18.7f} {difference:11.1e} {wall:12.4f} {wall / reference[1]:6.1f} "
             f"{processor:8.4f} {processor / reference[2]:6.1f}"
         )
-
-
-def measure_passes(sizes: Sequence[int], symbols: int, iterations: int) -> None:
-    """Nanoseconds of the processor per step and state of one pass forth and back."""
-    importlib.import_module("hmmlearn.hmm")  # not to be timed
-    rng = np.random.default_rng(0)
-    print("nanoseconds of the processor per step and state; one thread, one action, same start")
-    print(
-        f"{'states':>6} {'rows':8} {'steps':>9} {'unlatch':>9} {'hmmlearn':>9} {'ratio':>6} {'one read':>9} "
-        f"{'passes/s':>9}"
-    )
-    for states in sizes:
-        steps = STEPS_TIMES_STATES // states
-        for kind, make in (("dense", random_hmm), ("sparse", sparse_hmm)):
-            truth = make(states, symbols, rng)
-            start = jittered(truth, rng)
-            log = simulate(truth, steps, rng=0)
-            ours(log, start, 1, threads=1)  # compiles
-            own = measured(lambda n, log=log, start=start: ours(log, start, n, threads=1), iterations)[2]
-            theirs = measured(lambda n, log=log, start=start: hmmlearns(log, start, n, "scaling"), 3)[2]
-            scale = 1e9 / (steps * states)
-            print(
-                f"{states:6} {kind:8} {steps:9} {own * scale:9.2f} {theirs * scale:9.2f} {theirs / own:6.1f} "
-                f"{one_read(steps * states) * scale:9.3f} {1 / own:9.1f}",
-                flush=True,
-            )
-
-
-def one_read(numbers: int, repeats: int = 5) -> float:
-    """Seconds of the processor to add up so many numbers in memory."""
-    memory = np.ones(numbers)
-    spent = []
-    for _ in range(repeats):
-        begun = time.process_time()
-        memory.sum()
-        spent.append(time.process_time() - begun)
-    return min(spent)
 
 
 def measured(run: Callable[[int], float], iterations: int, repeats: int = 3) -> tuple[float, float, float]:
@@ -189,30 +151,59 @@ def random_hmm(states: int, symbols: int, rng: np.random.Generator) -> POMDP:
     )
 
 
-def sparse_hmm(states: int, symbols: int, rng: np.random.Generator) -> POMDP:
-    """Every state leads to a few, one of them the next in a round, so that all are reached; and shows one symbol."""
-    transitions = np.zeros((1, states, states))
-    for state in range(states):
-        others = rng.choice(states - 1, size=min(SUCCESSORS, states) - 1, replace=False)
-        reached = (state + 1 + np.append(others + 1, 0)) % states
-        transitions[0, state, reached] = rng.dirichlet(np.ones(len(reached)))
-    return POMDP(
-        transitions=transitions,
-        observations=np.eye(symbols)[None, np.arange(states) % symbols],
-        initial=np.full(states, 1 / states),
+def time_passes(steps: int) -> None:
+    print(f"\none forward-backward pass over {steps} steps, nanoseconds per step")
+    print(
+        f"{'':22} {'states':>6} {'entries':>8} {'ours':>8} {'one thread':>10} {'CPU':>8} {'one read':>8} {'ratio':>7} "
+        f"{'hmmlearn':>9} {'ratio':>7}"
     )
+    for states in PASS_STATES:
+        model = random_hmm(states, PASS_SYMBOLS, np.random.default_rng(states))
+        log = simulate(model, steps, rng=0)
+        print(pass_row("dense", parameters_of(model), encoded_log(log, model), model.emission, (log, model)))
+    for rows, columns in PASS_ROOMS:
+        room = domains.random_room(rows, columns, rng=0)
+        log = encoded_log(simulate(room, steps, rng=0), room)
+        truth = parameters_of(room)
+        twins = doubled_states(truth, STICKINESS, np.random.default_rng(0))
+        print(pass_row(f"room {rows}x{columns}", truth, log, room.emission))
+        print(pass_row(f"room {rows}x{columns}, doubled", twins, log, room.emission))
 
 
-def jittered(model: POMDP, rng: np.random.Generator) -> POMDP:
-    """Other numbers with the same zeros: a start from which the log is possible."""
-    transitions, observations = (
-        rows * rng.uniform(0.5, 1.5, rows.shape) for rows in (model.transitions, model.observations)
+def pass_row(
+    name: str,
+    parameters: Parameters,
+    log: EncodedLog,
+    emission: Emission,
+    for_hmmlearn: tuple[Trajectory, POMDP] | None = None,
+) -> str:
+    """One line. hmmlearn knows a single action, and can be asked about dense models only."""
+    nanoseconds = 1e9 / len(log)
+    messages = np.ones((len(log), parameters.n_states))
+    wall, _ = quickest(lambda: expected_counts(parameters, log, emission=emission))
+    alone, processor = quickest(lambda: expected_counts(parameters, log, emission=emission, threads=1))
+    read, _ = quickest(messages.sum)
+    entries = np.count_nonzero(parameters.transitions)
+    line = (
+        f"{name:22} {parameters.n_states:6} {entries:8} {wall * nanoseconds:8.1f} {alone * nanoseconds:10.1f} "
+        f"{processor * nanoseconds:8.1f} {read * nanoseconds:8.2f} {processor / read:7.1f}"
     )
-    return POMDP(
-        transitions=transitions / transitions.sum(axis=2, keepdims=True),
-        observations=observations / observations.sum(axis=2, keepdims=True),
-        initial=model.initial,
-    )
+    if for_hmmlearn is None:
+        return line
+    _, _, theirs = measured(lambda n: hmmlearns(*for_hmmlearn, n, "scaling"), iterations=3)
+    return f"{line} {theirs * nanoseconds:9.1f} {theirs / processor:7.1f}"
+
+
+def quickest(run: Callable[[], object], repeats: int = 7) -> tuple[float, float]:
+    """Wall and processor seconds of the quickest of some runs, after one that compiles and warms up."""
+    run()
+    spent = []
+    for _ in range(repeats):
+        begun = clocks()
+        run()
+        spent.append(np.subtract(clocks(), begun))
+    wall, processor = np.min(spent, axis=0)
+    return float(wall), float(processor)
 
 
 def compare_with_truth(steps: int, starts: int, seeds: int) -> None:

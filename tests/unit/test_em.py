@@ -97,7 +97,7 @@ def test_long_logs_are_counted_in_short_calls(monkeypatch: pytest.MonkeyPatch) -
     model = domains.tiger()
     log = simulate(model, 5000, rng=0)
     whole = expectation(model, log)
-    monkeypatch.setattr("unlatch.learn.likelihood.forward_backward.WORK_PER_CALL", 1)
+    monkeypatch.setattr("unlatch.learn.likelihood.lanes.WORK_PER_CALL", 1)
     for threads in (1, 2):
         steps = encoded_log(log, model)
         assert same_counts(whole, expected_counts(parameters_of(model), steps, threads=threads))
@@ -108,7 +108,7 @@ def test_memory_does_not_grow_with_steps_times_states(monkeypatch: pytest.Monkey
     log = simulate(model, 200_000, rng=0)
     steps, parameters = encoded_log(log, model), parameters_of(model)
     kept = expected_counts(parameters, steps)
-    monkeypatch.setattr("unlatch.learn.likelihood.forward_backward.KEPT_NUMBERS", 100_000)
+    monkeypatch.setattr("unlatch.learn.likelihood.lanes.KEPT_NUMBERS", 100_000)
     expected_counts(parameters, steps)
     tracemalloc.start()
     blocked = expected_counts(parameters, steps)

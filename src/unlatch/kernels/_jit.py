@@ -16,8 +16,9 @@ from typing import Any
 from unlatch.errors import MissingDependencyError
 
 try:
-    from numba import njit
+    from numba import config, njit
     from numba.core.caching import IndexDataCacheFile
+    from numba.cpython.unsafe.tuple import tuple_setitem
 except ImportError as error:
     raise MissingDependencyError(
         f"numba, which compiles the inner loops, cannot be imported ({error}); install it: pip install numba",
@@ -111,12 +112,31 @@ class _ForgivingCache:
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile ``function`` on first call. A kernel calls only kernels of its own file: the cache does not
     notice edits elsewhere."""
+    return _compiled(function)
+
+
+def inlined(function: Callable[..., Any]) -> Any:
+    """A kernel that becomes part of every kernel that calls it: for what is done at every step with many arrays.
+    Handing these over, each with its count of references, would cost more than the work itself."""
+    return _compiled(function, forceinline=True)
+
+
+def _compiled(function: Callable[..., Any], **options: Any) -> Any:
     if os.environ.get(NO_CACHE, "0") != "0":
-        return njit(nogil=True)(function)
+        return njit(nogil=True, **options)(function)
     try:
-        compiled = njit(cache=True, nogil=True)(function)
+        compiled = njit(cache=True, nogil=True, **options)(function)
         if hasattr(compiled, "_cache"):  # not so where numba is switched off
             compiled._cache = _ForgivingCache(compiled._cache)
     except (RuntimeError, AttributeError):  # no place to keep a cache, or a numba whose cache we do not know
-        return njit(nogil=True)(function)
+        return njit(nogil=True, **options)(function)
     return compiled
+
+
+def _with_item(items: tuple[Any, ...], index: int, item: Any) -> tuple[Any, ...]:
+    """A tuple with one item replaced: what numba's ``tuple_setitem`` is to compiled code."""
+    return (*items[:index], item, *items[index + 1 :])
+
+
+with_item: Any = _with_item if config.DISABLE_JIT else tuple_setitem  # type: ignore[attr-defined]
+"""A tuple with one item replaced, for kernels whose tuples stay in registers."""

@@ -10,9 +10,6 @@ Memory need not grow with steps times states: the forward pass notes its message
 only, and the counting pass, from the last block to the first, computes the rest of a block's messages anew.
 With blocks of a single step all messages are noted and none is computed twice. Messages are scaled only when
 they have become small, which spares a division and a logarithm at nearly every step.
-
-The four loops over steps repeat a few lines on purpose: handing all these arrays to one more function, too
-large for the compiler to inline, would cost more than the product itself.
 """
 
 from __future__ import annotations
@@ -21,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from unlatch.kernels._jit import kernel
+from unlatch.kernels._jit import inlined, kernel
 
 _SMALL = 1e-30
 """Where a step leads to a message whose sum is below, the message before it is scaled to sum one."""
@@ -31,6 +28,10 @@ _TINY = 1e-100
 
 _LOST = 1e-305
 """A likelihood below, in the best scale, has lost its digits."""
+
+
+_QUEUED = 4
+"""Steps with the same symbol whose outer products are added at once."""
 
 
 class Steps(NamedTuple):
@@ -52,11 +53,11 @@ class Operators(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """What the counting pass adds to: outer products of messages per symbol (``dense``) or per nonzero entry
-    (``sparse``), state posteriors of the ``last`` steps of episodes per symbol, and of their ``first``."""
+    """What the counting pass adds to: outer products of messages per symbol (``outer``) or per nonzero entry
+    (``entries``), state posteriors of the ``last`` steps of episodes per symbol, and of their ``first`` (1, n)."""
 
-    dense: Any
-    sparse: Any
+    outer: Any
+    entries: Any
     last: Any
     first: Any
 
@@ -71,8 +72,6 @@ def forward_blocks(  # type: ignore[no-untyped-def]
     that the next observation is impossible. ``message`` has two rows; the second is scratch.
     """
     symbols, begins = steps
-    dense, starts, sources, targets, values = ahead
-    sparse = dense.shape[0] == 0
     total = symbols.shape[0]
     gained = 0.0
     now = 0
@@ -86,10 +85,7 @@ def forward_blocks(  # type: ignore[no-untyped-def]
             copy(message, now, checkpoints, block)
             block += 1
         k = symbols[t]
-        if sparse:
-            mass = apply_sparse(starts, sources, targets, values, k, message, now, 1 - now)
-        else:
-            mass = apply_dense(dense, k, message, now, 1 - now)
+        mass = apply(ahead, k, message, now, 1 - now)
         if mass < _SMALL:
             gain = settle(ahead, k, message, now, 1 - now)
             if gain == -np.inf:
@@ -104,18 +100,13 @@ def forward_blocks(  # type: ignore[no-untyped-def]
 def backward_blocks(back, ones, steps, length, first, last, message):  # type: ignore[no-untyped-def]
     """Carry the backward message ``message[0]`` from after block ``last - 1`` to before block ``first``."""
     symbols, begins = steps
-    dense, starts, sources, targets, values = back
-    sparse = dense.shape[0] == 0
     total = symbols.shape[0]
     now = 0
     for t in range(min(last * length, total) - 1, first * length - 1, -1):
         if t + 1 == total or begins[t + 1]:
             set_row(message, now, ones)
         k = symbols[t]
-        if sparse:
-            mass = apply_sparse(starts, sources, targets, values, k, message, now, 1 - now)
-        else:
-            mass = apply_dense(dense, k, message, now, 1 - now)
+        mass = apply(back, k, message, now, 1 - now)
         if mass < _SMALL:
             settle(back, k, message, now, 1 - now)
         now = 1 - now
@@ -132,14 +123,22 @@ def count_blocks(  # type: ignore[no-untyped-def]
     first. With ``departure`` the transition after an episode's last observation is left out: no observation
     depends on it. Returns the number of steps whose messages have underflowed.
     """
-    if length == 1:
-        return count_steps(back, ones, steps, departure, first, last, message, checkpoints, 0, sums)
+    matrices = back.dense.shape[0]
+    shape = (matrices, _QUEUED, message.shape[1])
+    queue = np.empty(shape), np.empty(shape), np.zeros(matrices, dtype=np.int64)
     lost = 0
-    for block in range(last - 1, first - 1, -1):
-        copy(checkpoints, block, workspace, 0)
-        begin, end = block * length, min(block * length + length, steps.symbols.shape[0])
-        refill(ahead, initial, steps, begin, end, workspace)
-        lost += count_steps(back, ones, steps, departure, begin, end, message, workspace, begin, sums)
+    if length == 1:
+        lost += count_steps(back, ones, steps, departure, first, last, message, checkpoints, 0, queue, sums)
+    else:
+        for block in range(last - 1, first - 1, -1):
+            copy(checkpoints, block, workspace, 0)
+            begin, end = block * length, min(block * length + length, steps.symbols.shape[0])
+            refill(ahead, initial, steps, begin, end, workspace)
+            lost += count_steps(
+                back, ones, steps, departure, begin, end, message, workspace, begin, queue, sums
+            )
+    for k in range(matrices):
+        add_outer(sums.outer, k, queue)
     return lost
 
 
@@ -147,29 +146,23 @@ def count_blocks(  # type: ignore[no-untyped-def]
 def refill(ahead, initial, steps, begin, end, workspace):  # type: ignore[no-untyped-def]
     """The forward messages before every step of a block, from the one before its first step."""
     symbols, begins = steps
-    dense, starts, sources, targets, values = ahead
-    sparse = dense.shape[0] == 0
     for t in range(begin, end):
         r = t - begin
         if begins[t]:
             set_row(workspace, r, initial)
         k = symbols[t]
-        if sparse:
-            mass = apply_sparse(starts, sources, targets, values, k, workspace, r, r + 1)
-        else:
-            mass = apply_dense(dense, k, workspace, r, r + 1)
+        mass = apply(ahead, k, workspace, r, r + 1)
         if mass < _SMALL:
             settle(ahead, k, workspace, r, r + 1)
 
 
 @kernel
 def count_steps(  # type: ignore[no-untyped-def]
-    back, ones, steps, departure, begin, end, message, workspace, origin, sums
+    back, ones, steps, departure, begin, end, message, workspace, origin, queue, sums
 ):
-    """The counting pass over steps whose forward messages stand in ``workspace``, from step ``origin`` on."""
+    """The counting pass over steps whose forward messages stand in ``workspace``, from step ``origin`` on. What waits
+    in ``queue`` at the end has still to be added."""
     symbols, begins = steps
-    dense, starts, sources, targets, values = back
-    sparse = dense.shape[0] == 0
     outer, entries, last, first = sums
     lost = 0
     now = 0
@@ -179,10 +172,7 @@ def count_steps(  # type: ignore[no-untyped-def]
         ends = t + 1 == symbols.shape[0] or begins[t + 1]
         if ends:
             set_row(message, now, ones)
-        if sparse:
-            mass = apply_sparse(starts, sources, targets, values, k, message, now, 1 - now)
-        else:
-            mass = apply_dense(dense, k, message, now, 1 - now)
+        mass = apply(back, k, message, now, 1 - now)
         if mass < _SMALL:
             settle(back, k, message, now, 1 - now)
         likelihood = product(workspace, r, message, 1 - now)
@@ -194,12 +184,12 @@ def count_steps(  # type: ignore[no-untyped-def]
         else:
             if ends and departure:
                 add_posterior(last, k, workspace, r, message, 1 - now, 1.0 / likelihood)
-            elif sparse:
-                add_entries(
-                    entries, starts, targets, sources, k, workspace, r, message, now, 1.0 / likelihood
-                )
+            elif back.dense.shape[0] == 0:
+                add_entries(entries, back, k, workspace, r, message, now, 1.0 / likelihood)
             else:
-                add_outer(outer, k, workspace, r, message, now, 1.0 / likelihood)
+                enqueue(queue, k, workspace, r, message, now, 1.0 / likelihood)
+                if queue[2][k] == _QUEUED:
+                    add_outer(outer, k, queue)
             if begins[t]:
                 add_posterior(first, 0, workspace, r, message, 1 - now, 1.0 / likelihood)
         now = 1 - now
@@ -207,22 +197,40 @@ def count_steps(  # type: ignore[no-untyped-def]
     return lost
 
 
-@kernel
+@inlined
 def settle(operators, k, vectors, source, target):  # type: ignore[no-untyped-def]
     """Take the product of a step anew from ``vectors[source]`` scaled to sum one.
 
     Returns the logarithm of the factor taken out: minus infinity if the result is zero nevertheless.
     """
-    dense, starts, sources, targets, values = operators
     gained = scale(vectors, source)
-    if dense.shape[0] == 0:
-        mass = apply_sparse(starts, sources, targets, values, k, vectors, source, target)
-    else:
-        mass = apply_dense(dense, k, vectors, source, target)
+    mass = apply(operators, k, vectors, source, target)
     return gained if mass > 0.0 else -np.inf
 
 
-@kernel
+@inlined
+def apply(operators, k, vectors, source, target):  # type: ignore[no-untyped-def]
+    """``vectors[target] = vectors[source] @ matrix[k]``; returns the sum."""
+    if operators.dense.shape[0] == 0:
+        return apply_sparse(operators, k, vectors, source, target)
+    return apply_dense(operators.dense, k, vectors, source, target)
+
+
+@inlined
+def apply_sparse(operators, k, vectors, source, target):  # type: ignore[no-untyped-def]
+    """One multiplication for every entry that is not zero."""
+    _, starts, sources, targets, values = operators
+    for j in range(vectors.shape[1]):
+        vectors[target, j] = 0.0
+    total = 0.0
+    for e in range(starts[k], starts[k + 1]):
+        share = vectors[source, sources[e]] * values[e]
+        vectors[target, targets[e]] += share
+        total += share
+    return total
+
+
+@inlined
 def apply_dense(dense, k, vectors, source, target):  # type: ignore[no-untyped-def]
     """Four rows of the matrix at a time: the compiler turns the inner loop into vector instructions."""
     n = vectors.shape[1]
@@ -242,49 +250,51 @@ def apply_dense(dense, k, vectors, source, target):  # type: ignore[no-untyped-d
     return row_sum(vectors, target)
 
 
-@kernel
-def apply_sparse(  # type: ignore[no-untyped-def]
-    starts, sources, targets, values, k, vectors, source, target
-):
-    """One multiplication for every entry that is not zero."""
-    for j in range(vectors.shape[1]):
-        vectors[target, j] = 0.0
-    total = 0.0
-    for e in range(starts[k], starts[k + 1]):
-        share = vectors[source, sources[e]] * values[e]
-        vectors[target, targets[e]] += share
-        total += share
-    return total
+@inlined
+def enqueue(queue, k, forward, r, backward, q, weight):  # type: ignore[no-untyped-def]
+    """Let ``weight * forward[r]`` and ``backward[q]`` wait for others of the same symbol."""
+    ahead, behind, waiting = queue
+    w = waiting[k]
+    for i in range(forward.shape[1]):
+        ahead[k, w, i] = weight * forward[r, i]
+        behind[k, w, i] = backward[q, i]
+    waiting[k] = w + 1
 
 
-@kernel
-def add_outer(sums, k, forward, r, backward, q, weight):  # type: ignore[no-untyped-def]
-    """``sums[k] += weight * outer(forward[r], backward[q])``."""
+@inlined
+def add_outer(sums, k, queue):  # type: ignore[no-untyped-def]
+    """Add the outer products of all that waits: sums that do not fit into the fast cache are read and written once for
+    several steps."""
+    ahead, behind, waiting = queue
     n = sums.shape[2]
-    for i in range(n):
-        share = weight * forward[r, i]
-        if share != 0.0:
+    for w in range(waiting[k], _QUEUED):
+        for i in range(n):
+            ahead[k, w, i], behind[k, w, i] = 0.0, 0.0
+    if waiting[k] > 0:
+        for i in range(n):
+            v, w, x, y = ahead[k, 0, i], ahead[k, 1, i], ahead[k, 2, i], ahead[k, 3, i]
             for j in range(n):
-                sums[k, i, j] += share * backward[q, j]
+                sums[k, i, j] += (v * behind[k, 0, j] + w * behind[k, 1, j]) + (
+                    x * behind[k, 2, j] + y * behind[k, 3, j]
+                )
+    waiting[k] = 0
 
 
-@kernel
-def add_entries(  # type: ignore[no-untyped-def]
-    sums, starts, leaving, arriving, k, forward, r, backward, q, weight
-):
+@inlined
+def add_entries(sums, back, k, forward, r, backward, q, weight):  # type: ignore[no-untyped-def]
     """The outer product at the nonzero entries only, each from the state it leaves to where it arrives."""
-    for e in range(starts[k], starts[k + 1]):
-        sums[e] += weight * forward[r, leaving[e]] * backward[q, arriving[e]]
+    for e in range(back.starts[k], back.starts[k + 1]):
+        sums[e] += weight * forward[r, back.targets[e]] * backward[q, back.sources[e]]
 
 
-@kernel
+@inlined
 def add_posterior(sums, k, forward, r, backward, q, weight):  # type: ignore[no-untyped-def]
     """``sums[k] += weight * forward[r] * backward[q]``, state by state."""
     for i in range(sums.shape[1]):
         sums[k, i] += weight * forward[r, i] * backward[q, i]
 
 
-@kernel
+@inlined
 def product(forward, r, backward, q):  # type: ignore[no-untyped-def]
     """Inner product of two messages: the likelihood of the episode, in their scale."""
     total = 0.0
@@ -293,7 +303,7 @@ def product(forward, r, backward, q):  # type: ignore[no-untyped-def]
     return total
 
 
-@kernel
+@inlined
 def scale(vectors, r):  # type: ignore[no-untyped-def]
     """Divide a row by its sum; returns the sum's logarithm. A row of zeros stays: minus infinity."""
     total = row_sum(vectors, r)
@@ -304,7 +314,7 @@ def scale(vectors, r):  # type: ignore[no-untyped-def]
     return np.log(total)
 
 
-@kernel
+@inlined
 def row_sum(vectors, r):  # type: ignore[no-untyped-def]
     total = 0.0
     for i in range(vectors.shape[1]):
@@ -312,14 +322,14 @@ def row_sum(vectors, r):  # type: ignore[no-untyped-def]
     return total
 
 
-@kernel
+@inlined
 def copy(source, r, target, q):  # type: ignore[no-untyped-def]
     """``target[q] = source[r]``."""
     for i in range(source.shape[1]):
         target[q, i] = source[r, i]
 
 
-@kernel
+@inlined
 def set_row(vectors, r, values):  # type: ignore[no-untyped-def]
     """``vectors[r] = values``."""
     for i in range(vectors.shape[1]):

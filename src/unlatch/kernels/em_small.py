@@ -1,15 +1,21 @@
-"""The passes of `unlatch.kernels.em` for at most four states, with every message held in registers.
+"""The passes of `unlatch.kernels.em` for few states, with every message held in registers.
 
-Same arguments, same results up to rounding, about four times faster: with so few states the time goes into
-moving messages to and from memory, not into arithmetic. Operators are dense (symbols, 4, 4); states that do
-not exist have rows and columns of zeros.
+Same results up to rounding, several times faster: with so few states the time goes into moving messages to and from
+memory, not into arithmetic. Operators are dense (symbols, width, width); states that do not exist have rows and columns
+of zeros.
+
+Messages are tuples, and so are the arguments ``initial`` and ``ones``: the length of a tuple belongs to its type, so
+that the compiler knows the width, unrolls every loop and makes code of its own for each of `WIDTHS` from one text.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from unlatch.kernels._jit import kernel
+from unlatch.kernels._jit import inlined, kernel, with_item
+
+WIDTHS = (4, 8)
+"""Numbers of states that messages are padded to. With more they would no longer fit into the registers."""
 
 _SMALL = 1e-30
 _TINY = 1e-100
@@ -22,21 +28,20 @@ def forward_blocks(  # type: ignore[no-untyped-def]
 ):
     """As `unlatch.kernels.em.forward_blocks`."""
     symbols, begins = steps
-    dense = ahead.dense
     gained = 0.0
     block = first
-    a = load(message, 0)
+    a = load(message, 0, initial)
     for t in range(first * length, min(last * length, symbols.shape[0])):
         if begins[t]:
             if t > 0:
                 gained += np.log(add(a))
-            a = restart(initial)
+            a = initial
         if t == block * length:
             store(checkpoints, block, a)
             block += 1
-        b = apply(dense, symbols[t], a)
+        b = apply(ahead, symbols[t], a)
         if add(b) < _SMALL:
-            _, b, gain = settle(dense, symbols[t], a)
+            _, b, gain = settle(ahead, symbols[t], a)
             if gain == -np.inf:
                 return gained, t
             gained += gain
@@ -49,15 +54,14 @@ def forward_blocks(  # type: ignore[no-untyped-def]
 def backward_blocks(back, ones, steps, length, first, last, message):  # type: ignore[no-untyped-def]
     """As `unlatch.kernels.em.backward_blocks`."""
     symbols, begins = steps
-    dense = back.dense
     total = symbols.shape[0]
-    b = load(message, 0)
+    b = load(message, 0, ones)
     for t in range(min(last * length, total) - 1, first * length - 1, -1):
         if t + 1 == total or begins[t + 1]:
-            b = restart(ones)
-        a = apply(dense, symbols[t], b)
+            b = ones
+        a = apply(back, symbols[t], b)
         if add(a) < _SMALL:
-            _, a, _ = settle(dense, symbols[t], b)
+            _, a, _ = settle(back, symbols[t], b)
         b = a
     store(message, 0, b)
 
@@ -72,7 +76,7 @@ def count_blocks(  # type: ignore[no-untyped-def]
     lost = 0
     for block in range(last - 1, first - 1, -1):
         begin, end = block * length, min(block * length + length, steps.symbols.shape[0])
-        refill(ahead, initial, steps, begin, end, load(checkpoints, block), workspace)
+        refill(ahead, initial, steps, begin, end, load(checkpoints, block, initial), workspace)
         lost += count_steps(back, ones, steps, departure, begin, end, message, workspace, begin, sums)
     return lost
 
@@ -81,14 +85,13 @@ def count_blocks(  # type: ignore[no-untyped-def]
 def refill(ahead, initial, steps, begin, end, a, workspace):  # type: ignore[no-untyped-def]
     """The forward messages before every step of a block, from ``a`` before its first step."""
     symbols, begins = steps
-    dense = ahead.dense
     for t in range(begin, end):
         if begins[t]:
-            a = restart(initial)
+            a = initial
         store(workspace, t - begin, a)
-        b = apply(dense, symbols[t], a)
+        b = apply(ahead, symbols[t], a)
         if add(b) < _SMALL:
-            a, b, _ = settle(dense, symbols[t], a)
+            a, b, _ = settle(ahead, symbols[t], a)
         a = b
 
 
@@ -98,19 +101,18 @@ def count_steps(  # type: ignore[no-untyped-def]
 ):
     """As `unlatch.kernels.em.count_steps`."""
     symbols, begins = steps
-    dense = back.dense
     outer, _, last, first = sums
     lost = 0
-    after = load(message, 0)
+    after = load(message, 0, ones)
     for t in range(end - 1, begin - 1, -1):
         k = symbols[t]
         ends = t + 1 == symbols.shape[0] or begins[t + 1]
         if ends:
-            after = restart(ones)
-        before = apply(dense, k, after)
+            after = ones
+        before = apply(back, k, after)
         if add(before) < _SMALL:
-            after, before, _ = settle(dense, k, after)
-        a = load(workspace, t - origin)
+            after, before, _ = settle(back, k, after)
+        a = load(workspace, t - origin, ones)
         likelihood = add(times(a, before))
         if likelihood < _TINY and add(a) > 0.0:
             a = divide(a, add(a))
@@ -130,7 +132,7 @@ def count_steps(  # type: ignore[no-untyped-def]
     return lost
 
 
-@kernel
+@inlined
 def settle(dense, k, a):  # type: ignore[no-untyped-def]
     """The message scaled to sum one, its product ``a @ dense[k]``, the logarithm of the factor taken out."""
     mass = add(a)
@@ -141,70 +143,79 @@ def settle(dense, k, a):  # type: ignore[no-untyped-def]
     return a, b, np.log(mass) if add(b) > 0.0 else -np.inf
 
 
-@kernel
+@inlined
 def apply(dense, k, a):  # type: ignore[no-untyped-def]
-    """``a @ dense[k]``, written out so that nothing leaves the registers."""
-    return (
-        (a[0] * dense[k, 0, 0] + a[1] * dense[k, 1, 0]) + (a[2] * dense[k, 2, 0] + a[3] * dense[k, 3, 0]),
-        (a[0] * dense[k, 0, 1] + a[1] * dense[k, 1, 1]) + (a[2] * dense[k, 2, 1] + a[3] * dense[k, 3, 1]),
-        (a[0] * dense[k, 0, 2] + a[1] * dense[k, 1, 2]) + (a[2] * dense[k, 2, 2] + a[3] * dense[k, 3, 2]),
-        (a[0] * dense[k, 0, 3] + a[1] * dense[k, 1, 3]) + (a[2] * dense[k, 2, 3] + a[3] * dense[k, 3, 3]),
-    )
+    """``a @ dense[k]``."""
+    b = a
+    for j in range(len(a)):
+        total = 0.0
+        for i in range(0, len(a), 4):
+            total += (a[i] * dense[k, i, j] + a[i + 1] * dense[k, i + 1, j]) + (
+                a[i + 2] * dense[k, i + 2, j] + a[i + 3] * dense[k, i + 3, j]
+            )
+        b = with_item(b, j, total)
+    return b
 
 
-@kernel
+@inlined
 def add_outer(sums, k, a, b):  # type: ignore[no-untyped-def]
     """``sums[k] += outer(a, b)``."""
-    for i in range(4):
-        for j in range(4):
+    for i in range(len(a)):
+        for j in range(len(a)):
             sums[k, i, j] += a[i] * b[j]
 
 
-@kernel
+@inlined
 def add_row(sums, k, a):  # type: ignore[no-untyped-def]
     """``sums[k] += a``."""
-    for i in range(4):
+    for i in range(len(a)):
         sums[k, i] += a[i]
 
 
-@kernel
+@inlined
 def add(a):  # type: ignore[no-untyped-def]
     """The sum of a message."""
-    return (a[0] + a[1]) + (a[2] + a[3])
+    total = 0.0
+    for i in range(0, len(a), 4):
+        total += (a[i] + a[i + 1]) + (a[i + 2] + a[i + 3])
+    return total
 
 
-@kernel
+@inlined
 def times(a, b):  # type: ignore[no-untyped-def]
     """Two messages multiplied state by state."""
-    return (a[0] * b[0], a[1] * b[1], a[2] * b[2], a[3] * b[3])
+    for i in range(len(a)):
+        a = with_item(a, i, a[i] * b[i])
+    return a
 
 
-@kernel
+@inlined
 def multiply(a, factor):  # type: ignore[no-untyped-def]
     """A message times a number."""
-    return (a[0] * factor, a[1] * factor, a[2] * factor, a[3] * factor)
+    for i in range(len(a)):
+        a = with_item(a, i, a[i] * factor)
+    return a
 
 
-@kernel
+@inlined
 def divide(a, total):  # type: ignore[no-untyped-def]
     """A message divided by a number."""
-    return (a[0] / total, a[1] / total, a[2] / total, a[3] / total)
+    for i in range(len(a)):
+        a = with_item(a, i, a[i] / total)
+    return a
 
 
-@kernel
-def load(vectors, r):  # type: ignore[no-untyped-def]
-    """A row as a message."""
-    return (vectors[r, 0], vectors[r, 1], vectors[r, 2], vectors[r, 3])
+@inlined
+def load(vectors, r, like):  # type: ignore[no-untyped-def]
+    """A row as a message of the width of another."""
+    a = like
+    for i in range(len(like)):
+        a = with_item(a, i, vectors[r, i])
+    return a
 
 
-@kernel
-def restart(vector):  # type: ignore[no-untyped-def]
-    """The message that an episode begins with."""
-    return (vector[0], vector[1], vector[2], vector[3])
-
-
-@kernel
+@inlined
 def store(vectors, r, a):  # type: ignore[no-untyped-def]
     """A message as a row."""
-    for i in range(4):
+    for i in range(len(a)):
         vectors[r, i] = a[i]

@@ -1,28 +1,30 @@
-"""Forward-backward passes over a log in blocks, in two lanes, in calls short enough to be interrupted.
+"""Expected counts of a log under a model: its matrices, the passes over the log, and the sums by probability.
 
-The counting pass runs in two lanes, one for each half of the log, whose sums are added in a fixed order. The
-lower lane needs the backward message in the middle of the log: with two threads it comes from a backward
-pass over the upper half, beside the forward pass; with one thread the upper lane arrives there by itself.
-The arithmetic is the same either way, so the number of threads does not change a bit of the result.
+The matrix of a symbol is diag(left) T[action] diag(reached), with what the symbol says about the state left and about
+the state reached. Where most of its entries are zero, matrices and sums are lists of the others throughout.
 """
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from unlatch.arrays import Floats, Ints
-from unlatch.core.budget import checkpoint
+from unlatch.arrays import Flags, Floats, Ints
 from unlatch.core.pomdp import POMDP, Emission
 from unlatch.core.reading import Endings
 from unlatch.core.trajectory import Trajectory
-from unlatch.errors import BeliefCollapseError, NumericalError, ResourceLimitError
+from unlatch.errors import NumericalError, ResourceLimitError
+from unlatch.learn.likelihood.lanes import (
+    FullPasses,
+    ListedPasses,
+    Passes,
+    in_two_lanes,
+    one_after_the_other,
+)
 from unlatch.learn.likelihood.parameters import (
     EncodedLog,
     ExpectedCounts,
@@ -31,28 +33,25 @@ from unlatch.learn.likelihood.parameters import (
     parameters_of,
 )
 
-__all__ = ["Totals", "expectation", "expected_counts", "run_passes", "symbol_updates"]
+__all__ = ["SymbolEntries", "Totals", "expectation", "expected_counts", "run_passes", "symbol_entries"]
 
 _MAX_OPERATORS = 1 << 28
 """Numbers in the matrices of all symbols: two gigabytes."""
 
-WORK_PER_CALL = 1 << 27
-"""Multiplications per kernel call: about a tenth of a second, so that Ctrl-C is answered soon."""
-
 _WORK_PER_THREAD = 1 << 23
 """Multiplications below which a second thread costs more than it saves."""
 
-KEPT_NUMBERS = 1 << 22
-"""Numbers in the forward messages of a log up to which all are kept (32 megabytes) and none computed twice."""
+_STEP_COST = 100
+"""What a step costs apart from its multiplications, in multiplications of a dense matrix."""
 
-_BLOCK_NUMBERS = 1 << 13
-"""Numbers in the forward messages of one block of a longer log: few enough for the fast cache."""
+_STATE_COST, _ENTRY_COST = 8, 4
+"""The same for a state and for an entry, where all entries that are not zero are read."""
 
-_SPARSE_COST = 4
-"""One multiplication by an entry that has to be looked up costs as much as so many dense ones."""
+_LISTED_STATE_COST, _LISTED_ENTRY_COST = 80, 5
+"""The same where only those are read that leave states which are possible, by list."""
 
-_STEP_COST = 32
-"""What a step costs apart from its multiplications, in the same unit."""
+_IN_REGISTERS = 8
+"""States up to which dense messages are held in registers, and no list of entries is faster."""
 
 
 def expectation(pomdp: POMDP, log: Trajectory) -> ExpectedCounts:
@@ -88,17 +87,19 @@ def expected_counts(
     """
     if len(log) == 0:
         return _no_counts(parameters)
-    totals = run_passes(
-        symbol_updates(parameters, log, emission),
-        parameters.initial,
-        log.symbols,
-        log.begins,
-        log.pair_counts,
-        last_move_unseen=emission == "departure" and not log.tells_endings,
-        block_length=block_length,
-        threads=threads,
-    )
-    return _by_probability(parameters, log, emission, totals)
+    factors = _factors(parameters, log, emission)
+    moves = parameters.transitions != 0
+    visited = float(factors.entries(moves) @ log.pair_counts / len(log))
+    options = _Options(emission == "departure" and not log.tells_endings, block_length, threads)
+    if _is_sparse(parameters.n_states, visited):
+        matrices = _gathered(parameters.transitions, moves, factors)
+        found = _entry_totals(matrices, parameters.initial, log.symbols, log.begins, visited, options)
+        tallies = _entries_by_use(matrices, factors.actions, len(moves), found)
+    else:
+        updates = _updates(parameters.transitions, factors)
+        totals = _dense_totals(updates, parameters.initial, log.symbols, log.begins, options)
+        tallies = _matrices_by_use(factors.actions, len(moves), totals)
+    return _by_probability(parameters, log, emission, tallies)
 
 
 def _no_counts(parameters: Parameters) -> ExpectedCounts:
@@ -114,71 +115,116 @@ def _no_counts(parameters: Parameters) -> ExpectedCounts:
     )
 
 
-def _by_probability(
-    parameters: Parameters, log: EncodedLog, emission: Emission, totals: Totals
-) -> ExpectedCounts:
-    """What every symbol used, added up by the probabilities that it used."""
-    steps = log.is_step
-    actions, joint = log.pair_actions[steps], totals.joint[steps]
-    left = joint.sum(axis=2) + totals.last[steps]
-    emitted = left if emission == "departure" else joint.sum(axis=1)
-    transitions = np.zeros_like(parameters.transitions)
-    np.add.at(transitions, actions, joint)
-    observations = _tallied(parameters.observations, actions, log.pair_observations[steps], emitted)
-    first, rewards = None, None
-    if parameters.first is not None:
-        first = np.zeros_like(parameters.first)
-        shown = np.diagonal(totals.joint[~steps], axis1=1, axis2=2) + totals.last[~steps]
-        first[:, log.pair_observations[~steps]] = shown.T
-    if parameters.rewards is not None:
-        rewards = np.zeros_like(parameters.rewards)
-        if len(log.reward_values):
-            rewards = _tallied(rewards, actions, log.pair_rewards[steps], left)
-    return ExpectedCounts(
-        initial=totals.first,
-        transitions=transitions,
-        observations=observations,
-        log_likelihood=totals.log_likelihood,
-        first=first,
-        rewards=rewards,
-        shared=parameters.shared,
-    )
+class _Options(NamedTuple):
+    """How to pass over a log, as `run_passes` is told."""
+
+    last_move_unseen: bool
+    block_length: int | None
+    threads: int | None
 
 
-def _tallied(like: Floats, actions: Ints, outcomes: Ints, uses: Floats) -> Floats:
-    """``uses`` (symbols, states) added up by action and outcome, shaped as ``like`` (actions, states, outcomes)."""
-    table = np.zeros((like.shape[0], like.shape[2], like.shape[1]))
-    np.add.at(table, (actions, outcomes), uses)
-    return np.ascontiguousarray(table.transpose(0, 2, 1))
+class _Factors(NamedTuple):
+    """What every symbol's matrix is made of: ``left`` and ``reached`` (symbols, n), and its action. Symbols without
+    one move nothing: their action is -1 and their matrix diag(left)."""
+
+    actions: Ints
+    left: Floats
+    reached: Floats
+
+    def entries(self, moves: Flags) -> Ints:
+        """How many entries of every symbol's matrix are not zero, at most; ``moves`` (actions, n, n) tells which
+        transitions are not."""
+        leaving, arriving = (np.count_nonzero(moves, axis=axis)[self.actions] for axis in (2, 1))
+        here, there = (leaving * (self.left != 0)).sum(axis=1), (arriving * (self.reached != 0)).sum(axis=1)
+        counts: Ints = np.where(self.actions < 0, self.left.shape[1], np.minimum(here, there))
+        return counts
 
 
-def symbol_updates(parameters: Parameters, log: EncodedLog, emission: Emission) -> Floats:
-    """Joint probability of all that a symbol shows and of the move, for every symbol of the log: (symbols, n, n)."""
-    size = len(log.pair_actions) * parameters.n_states**2
-    if size > _MAX_OPERATORS:
-        raise ResourceLimitError(
-            f"{len(log.pair_actions)} pairs of action and observation with {parameters.n_states} states "
-            f"need {size} numbers, at most {_MAX_OPERATORS} are allowed; use fewer states or merge symbols"
-        )
+def _factors(parameters: Parameters, log: EncodedLog, emission: Emission) -> _Factors:
     steps = log.is_step
     actions = log.pair_actions[steps]
+    left, reached = np.ones((2, len(steps), parameters.n_states))
     shown = parameters.observations[actions, :, log.pair_observations[steps]]
-    moves = parameters.transitions[actions]
-    moves = moves * (shown[:, :, None] if emission == "departure" else shown[:, None, :])
+    (left if emission == "departure" else reached)[steps] = shown
     if parameters.rewards is not None and len(log.reward_values):
-        moves *= parameters.rewards[actions, :, log.pair_rewards[steps]][:, :, None]
+        left[steps] *= parameters.rewards[actions, :, log.pair_rewards[steps]]
     if log.tells_endings:
         ends = log.pair_endings[steps][:, None]
-        moves *= ((ends == Endings.UNTOLD) | ((ends == Endings.ENDS) == parameters.terminal))[:, None, :]
-    if steps.all():
-        return moves
-    updates = np.zeros((len(steps), parameters.n_states, parameters.n_states))
-    updates[steps] = moves
+        reached[steps] *= (ends == Endings.UNTOLD) | ((ends == Endings.ENDS) == parameters.terminal)
     if parameters.first is not None:
-        states = np.arange(parameters.n_states)
-        before = np.flatnonzero(~steps)
-        updates[before[:, None], states, states] = parameters.first[:, log.pair_observations[before]].T
+        left[~steps] = parameters.first[:, log.pair_observations[~steps]].T
+    return _Factors(log.pair_actions, left, reached)
+
+
+def _is_sparse(states: int, visited: float) -> bool:
+    """Whether reading entries is faster than whole matrices, if a step's matrix has so many entries on average."""
+    return states > _IN_REGISTERS and _STATE_COST * states + _ENTRY_COST * visited < states**2 + _STEP_COST
+
+
+def _updates(transitions: Floats, factors: _Factors) -> Floats:
+    """The matrix of every symbol, (symbols, n, n)."""
+    n = transitions.shape[1]
+    _refuse_large(len(factors.actions) * n**2, f"{len(factors.actions)} pairs of action and observation", n)
+    updates = transitions[factors.actions]
+    updates *= factors.left[:, :, None]
+    updates *= factors.reached[:, None, :]
+    for still in np.flatnonzero(factors.actions < 0):
+        updates[still] = np.diag(factors.left[still])
     return updates
+
+
+def _refuse_large(size: int, what: str, states: int) -> None:
+    if size > _MAX_OPERATORS:
+        raise ResourceLimitError(
+            f"{what} with {states} states need {size} numbers, at most {_MAX_OPERATORS} are allowed; "
+            "use fewer states or merge symbols"
+        )
+
+
+class SymbolEntries(NamedTuple):
+    """The entries of all symbols' matrices that are not zero, by symbol, state left and state reached."""
+
+    symbols: Ints
+    sources: Ints
+    targets: Ints
+    values: Floats
+    shape: tuple[int, ...]  # (symbols, n)
+
+    @property
+    def leaving(self) -> Ints:
+        """The row of every entry, counted through all matrices."""
+        return self.symbols * self.shape[1] + self.sources
+
+    @property
+    def arriving(self) -> Ints:
+        """The same for its column."""
+        return self.symbols * self.shape[1] + self.targets
+
+
+def symbol_entries(parameters: Parameters, log: EncodedLog, emission: Emission) -> SymbolEntries:
+    """Joint probability of all that a symbol shows and of the move, for every symbol, where it is not zero."""
+    factors = _factors(parameters, log, emission)
+    return _gathered(parameters.transitions, parameters.transitions != 0, factors)
+
+
+def _gathered(transitions: Floats, moves: Flags, factors: _Factors) -> SymbolEntries:
+    """The same as `_updates`, from the transitions that are not zero."""
+    n = transitions.shape[1]
+    cells = np.flatnonzero(moves)
+    chances = transitions.reshape(-1)[cells]
+    if (factors.actions < 0).any():  # one more action, the last, which moves nothing
+        cells = np.concatenate([cells, moves.size + np.arange(n) * (n + 1)])
+        chances = np.concatenate([chances, np.ones(n)])
+    starts = np.searchsorted(cells, np.arange(cells[-1] // n**2 + 2) * n**2)
+    sizes = np.diff(starts)[factors.actions]
+    _refuse_large(int(sizes.sum()), "matrices", n)
+    symbols = np.repeat(np.arange(len(sizes)), sizes)
+    shifts = starts[:-1][factors.actions] - (np.cumsum(sizes) - sizes)
+    chosen = np.arange(len(symbols)) + shifts[symbols]
+    sources, targets = np.divmod(cells[chosen] % n**2, n)
+    values = chances[chosen] * factors.left[symbols, sources] * factors.reached[symbols, targets]
+    used = np.flatnonzero(values)
+    return SymbolEntries(symbols[used], sources[used], targets[used], values[used], factors.left.shape)
 
 
 class Totals(NamedTuple):
@@ -192,36 +238,24 @@ class Totals(NamedTuple):
     log_likelihood: float
 
 
-@dataclass(frozen=True, eq=False)
-class _Work:
-    """Everything that the passes share; ``n`` states are padded to a multiple of four."""
+class _EntryTotals(NamedTuple):
+    """The same with ``joint`` (entries,) for the entries of `SymbolEntries` only."""
 
-    kernels: Any  # the module for small models or the one for all
-    ahead: Any  # Operators
-    back: Any  # Operators
-    initial: Floats
-    steps: Any  # Steps
-    last_move_unseen: bool
-    length: int
-    checkpoints: Floats
-    step_cost: float  # in dense multiplications
+    joint: Floats
+    last: Floats
+    first: Floats
+    log_likelihood: float
 
-    @property
-    def n(self) -> int:
-        return len(self.initial)
 
-    @property
-    def blocks(self) -> int:
-        return len(self.checkpoints)
+class _Tallies(NamedTuple):
+    """Sums over a log by what was used: moves (actions, n, n), states left and states reached by symbol (symbols, n),
+    where ``left`` includes the last states of episodes; states that episodes begin in (n,)."""
 
-    @property
-    def middle(self) -> int:
-        return self.blocks // 2
-
-    def calls(self, first: int, last: int) -> list[tuple[int, int]]:
-        """Ranges of blocks, each small enough for one kernel call."""
-        size = max(1, int(WORK_PER_CALL / (self.length * self.step_cost)))
-        return [(begin, min(begin + size, last)) for begin in range(first, last, size)]
+    moves: Floats
+    left: Floats
+    reached: Floats
+    first: Floats
+    log_likelihood: float
 
 
 def run_passes(
@@ -239,162 +273,113 @@ def run_passes(
 
     ``last_move_unseen`` says that nothing observed depends on the move of an episode's last step.
     """
-    work = _prepared(updates, initial, symbols, begins, frequencies, last_move_unseen, block_length)
-    lower, upper = _empty_sums(work), _empty_sums(work)
-    message = np.ones((2, work.n))
-    if _use_threads(work, threads):
-        gains, _ = _side_by_side(_forward(work), _backward(work, message, work.middle, work.blocks))
-        lost = _side_by_side(
-            _count(work, message, 0, work.middle, lower),
-            _count(work, np.ones((2, work.n)), work.middle, work.blocks, upper),
-        )
-    else:
-        gains = list(_forward(work))
-        upper_lost = list(_count(work, message, work.middle, work.blocks, upper))
-        lost = list(_count(work, message, 0, work.middle, lower)), upper_lost
-    _refuse_lost(sum(lost[0]) + sum(lost[1]))
-    return _totals(updates, work, lower, upper, float(sum(gains)))
+    options = _Options(last_move_unseen, block_length, threads)
+    visited = float(np.count_nonzero(updates, axis=(1, 2)) @ frequencies / len(symbols))
+    if not _is_sparse(len(initial), visited):
+        return _dense_totals(updates, initial, symbols, begins, options)
+    places = np.nonzero(updates)
+    matrices = SymbolEntries(places[0], places[1], places[2], updates[places], updates.shape[:2])
+    found = _entry_totals(matrices, initial, symbols, begins, visited, options)
+    joint = np.zeros_like(updates)
+    joint[places] = found.joint
+    return Totals(joint, found.last, found.first, found.log_likelihood)
 
 
-def _prepared(
+def _dense_totals(
     updates: Floats,
     initial: Floats,
     symbols: NDArray[np.uint32],
     begins: NDArray[np.bool_],
-    frequencies: Ints,
-    last_move_unseen: bool,
-    block_length: int | None,
-) -> _Work:
-    from unlatch.kernels import em, em_small
-
-    n = -(-len(initial) // 4) * 4
-    sparse_cost = _SPARSE_COST * float(np.count_nonzero(updates, axis=(1, 2)) @ frequencies / len(symbols))
-    operators = _sparse_operators if n > 4 and sparse_cost < n**2 else _dense_operators
-    kept = len(symbols) * n <= KEPT_NUMBERS
-    length = block_length or (1 if kept else max(64, _BLOCK_NUMBERS // n))
-    return _Work(
-        kernels=em_small if n == 4 else em,
-        ahead=operators(updates, n),
-        back=operators(updates.transpose(0, 2, 1), n),
-        initial=_padded(initial, (n,)),
-        steps=em.Steps(symbols, begins),
-        last_move_unseen=last_move_unseen,
-        length=length,
-        checkpoints=np.empty((-(-len(symbols) // length), n)),
-        step_cost=_STEP_COST + min(sparse_cost, n**2),
-    )
-
-
-def _padded(array: Floats, shape: tuple[int, ...]) -> Floats:
-    """The array in a corner of zeros."""
-    result = np.zeros(shape)
-    result[tuple(slice(size) for size in array.shape)] = array
-    return result
-
-
-def _dense_operators(updates: Floats, n: int) -> Any:
+    options: _Options,
+) -> Totals:
     from unlatch.kernels.em import Operators
 
+    n = len(initial)
+    more = -n % 4
     nothing = np.zeros(0, dtype=np.uint32)
-    return Operators(_padded(updates, (len(updates), n, n)), nothing, nothing, nothing, np.zeros(0))
+    padded = np.pad(updates, ((0, 0), (0, more), (0, more)))
+    ahead = Operators(padded, nothing, nothing, nothing, np.zeros(0))
+    back = ahead._replace(dense=np.ascontiguousarray(padded.transpose(0, 2, 1)))
+    cost = _STEP_COST + float(n**2)
+    passes = FullPasses(
+        ahead,
+        back,
+        initial,
+        symbols,
+        begins,
+        last_move_unseen=options.last_move_unseen,
+        step_cost=cost,
+        block_length=options.block_length,
+    )
+    sums, log_likelihood = _run(passes, len(symbols) * cost, options.threads)
+    joint = sums.outer[:, :n, :n]
+    joint *= updates
+    return Totals(joint, sums.last[:, :n], sums.first[0, :n], log_likelihood)
 
 
-def _sparse_operators(updates: Floats, n: int) -> Any:
+def _entry_totals(
+    matrices: SymbolEntries,
+    initial: Floats,
+    symbols: NDArray[np.uint32],
+    begins: NDArray[np.bool_],
+    visited: float,
+    options: _Options,
+) -> _EntryTotals:
+    """By lists of the states that are possible, unless they are so many that reading all entries is faster."""
+    n = len(initial)
+    cost = _STEP_COST + _STATE_COST * n + _ENTRY_COST * visited
+    common: dict[str, Any] = {
+        "last_move_unseen": options.last_move_unseen,
+        "step_cost": cost,
+        "block_length": options.block_length,
+    }
+    passes: Passes
+    passes = listed = ListedPasses(_entries(matrices), initial, symbols, begins, **common)
+    listed_cost = _STEP_COST + listed.activity() * (_LISTED_STATE_COST + _LISTED_ENTRY_COST * visited / n)
+    if listed_cost > cost:
+        passes = FullPasses(*_entry_operators(matrices), initial, symbols, begins, **common)
+    sums, log_likelihood = _run(passes, len(symbols) * min(cost, listed_cost), options.threads)
+    return _EntryTotals(sums.entries * matrices.values, sums.last[:, :n], sums.first[0, :n], log_likelihood)
+
+
+def _entries(matrices: SymbolEntries) -> Any:
+    """The entries by symbol and state left."""
+    from unlatch.kernels.em_sparse import Entries
+
+    counts = np.bincount(matrices.leaving, minlength=matrices.shape[0] * matrices.shape[1])
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    return Entries(starts, matrices.targets.astype(np.uint32), matrices.values)
+
+
+def _entry_operators(matrices: SymbolEntries) -> tuple[Any, Any]:
+    """The entries by symbol, to go ahead and to go back."""
     from unlatch.kernels.em import Operators
 
-    symbols, sources, targets = np.nonzero(updates)
-    starts = np.searchsorted(symbols, np.arange(len(updates) + 1))
-    return Operators(
-        dense=np.zeros((0, n, n)),
-        starts=starts.astype(np.uint32),
-        sources=sources.astype(np.uint32),
-        targets=targets.astype(np.uint32),
-        values=updates[symbols, sources, targets],
+    starts = np.searchsorted(matrices.symbols, np.arange(matrices.shape[0] + 1)).astype(np.uint32)
+    sources, targets = (states.astype(np.uint32) for states in (matrices.sources, matrices.targets))
+    nothing = np.zeros((0, 0, 0))
+    return (
+        Operators(nothing, starts, sources, targets, matrices.values),
+        Operators(nothing, starts, targets, sources, matrices.values),
     )
 
 
-def _empty_sums(work: _Work) -> Any:
-    from unlatch.kernels.em import Sums
-
-    symbols = max(len(work.back.dense), len(work.back.starts) - 1)
-    return Sums(
-        dense=np.zeros_like(work.back.dense),
-        sparse=np.zeros_like(work.back.values),
-        last=np.zeros((symbols, work.n)),
-        first=np.zeros((1, work.n)),
-    )
-
-
-def _forward(work: _Work) -> Iterator[float]:
-    """The forward pass; yields what every call adds to the log-likelihood."""
-    message = np.zeros((2, work.n))
-    message[0] = work.initial
-    for first, last in work.calls(0, work.blocks):
-        checkpoint()
-        gain, done = work.kernels.forward_blocks(
-            work.ahead, work.initial, work.steps, work.length, first, last, message, work.checkpoints
-        )
-        if done < min(last * work.length, len(work.steps.symbols)):
-            raise BeliefCollapseError(f"step {done}: impossible under the model and the steps before it")
-        yield gain
-    yield float(np.log(message[0].sum()))
+def _run(passes: Passes, work: float, threads: int | None) -> tuple[Any, float]:
+    """All sums, and the log-likelihood."""
+    lower, upper = passes.empty_sums(), passes.empty_sums()
+    run = in_two_lanes if _use_threads(work, threads) else one_after_the_other
+    log_likelihood, lost = run(passes, lower, upper)
+    _refuse_lost(lost)
+    for here, there in zip(lower, upper, strict=True):
+        here += there
+    return lower, log_likelihood
 
 
-def _backward(work: _Work, message: Floats, first: int, last: int) -> Iterator[int]:
-    """The backward message before block ``first``, left in ``message``."""
-    ones = np.ones(work.n)
-    for begin, end in reversed(work.calls(first, last)):
-        checkpoint()
-        work.kernels.backward_blocks(work.back, ones, work.steps, work.length, begin, end, message)
-        yield 0
-
-
-def _count(work: _Work, message: Floats, first: int, last: int, sums: Any) -> Iterator[int]:
-    """One lane of the counting pass; yields how many steps every call has lost to underflow."""
-    ones = np.ones(work.n)
-    workspace = np.empty((work.length + 1, work.n))
-    for begin, end in reversed(work.calls(first, last)):
-        checkpoint()
-        yield work.kernels.count_blocks(
-            work.ahead,
-            work.back,
-            work.initial,
-            ones,
-            work.steps,
-            work.last_move_unseen,
-            work.length,
-            begin,
-            end,
-            work.checkpoints,
-            message,
-            workspace,
-            sums,
-        )
-
-
-def _use_threads(work: _Work, threads: int | None) -> bool:
+def _use_threads(work: float, threads: int | None) -> bool:
     if threads is None:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        return cores > 1 and len(work.steps.symbols) * work.step_cost > _WORK_PER_THREAD
+        return cores > 1 and work > _WORK_PER_THREAD
     return threads > 1
-
-
-def _side_by_side(here: Iterator[Any], there: Iterator[Any]) -> tuple[list[Any], list[Any]]:
-    """Exhaust two lanes at once, the second in a thread, and return what they yielded.
-
-    They go call by call, so that an interrupt waits for one call and not for the other lane's end.
-    """
-    end = object()
-    lanes: tuple[list[Any], list[Any]] = [], []
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        while True:
-            pending = pool.submit(next, there, end)
-            results = next(here, end), pending.result()
-            for lane, result in zip(lanes, results, strict=True):
-                if result is not end:
-                    lane.append(result)
-            if results[0] is end and results[1] is end:
-                return lanes
 
 
 def _refuse_lost(lost: int) -> None:
@@ -405,17 +390,63 @@ def _refuse_lost(lost: int) -> None:
         )
 
 
-def _totals(updates: Floats, work: _Work, lower: Any, upper: Any, log_likelihood: float) -> Totals:
-    states = updates.shape[1]
-    if len(work.back.dense):
-        outer = (lower.dense + upper.dense)[:, :states, :states]
-    else:
-        outer = np.zeros_like(updates)
-        symbols = np.repeat(np.arange(len(updates)), np.diff(work.back.starts.astype(np.int64)))
-        outer[symbols, work.back.targets, work.back.sources] = lower.sparse + upper.sparse
-    return Totals(
-        joint=updates * outer,
-        last=(lower.last + upper.last)[:, :states],
-        first=(lower.first + upper.first)[0, :states],
-        log_likelihood=log_likelihood,
+def _matrices_by_use(actions: Ints, n_actions: int, totals: Totals) -> _Tallies:
+    return _Tallies(
+        np.array([totals.joint[actions == action].sum(axis=0) for action in range(n_actions)]),
+        totals.joint.sum(axis=2) + totals.last,
+        totals.joint.sum(axis=1),
+        totals.first,
+        totals.log_likelihood,
     )
+
+
+def _entries_by_use(matrices: SymbolEntries, actions: Ints, n_actions: int, totals: _EntryTotals) -> _Tallies:
+    size, n = matrices.shape
+    taken = actions[matrices.symbols]
+    moving = taken >= 0
+    cells = ((taken * n + matrices.sources) * n + matrices.targets)[moving]
+
+    def tallied(places: Ints, uses: Floats, *shape: int) -> Floats:
+        return np.bincount(places, uses, math.prod(shape)).astype(np.float64, copy=False).reshape(shape)
+
+    return _Tallies(
+        tallied(cells, totals.joint[moving], n_actions, n, n),
+        tallied(matrices.leaving, totals.joint, size, n) + totals.last,
+        tallied(matrices.arriving, totals.joint, size, n),
+        totals.first,
+        totals.log_likelihood,
+    )
+
+
+def _by_probability(
+    parameters: Parameters, log: EncodedLog, emission: Emission, tallies: _Tallies
+) -> ExpectedCounts:
+    """What every symbol used, added up by the probabilities that it used."""
+    steps = log.is_step
+    actions, left = log.pair_actions[steps], tallies.left[steps]
+    emitted = left if emission == "departure" else tallies.reached[steps]
+    observations = _tallied(parameters.observations, actions, log.pair_observations[steps], emitted)
+    first, rewards = None, None
+    if parameters.first is not None:
+        first = np.zeros_like(parameters.first)
+        first[:, log.pair_observations[~steps]] = tallies.left[~steps].T
+    if parameters.rewards is not None:
+        rewards = np.zeros_like(parameters.rewards)
+        if len(log.reward_values):
+            rewards = _tallied(rewards, actions, log.pair_rewards[steps], left)
+    return ExpectedCounts(
+        initial=tallies.first,
+        transitions=tallies.moves,
+        observations=observations,
+        log_likelihood=tallies.log_likelihood,
+        first=first,
+        rewards=rewards,
+        shared=parameters.shared,
+    )
+
+
+def _tallied(like: Floats, actions: Ints, outcomes: Ints, uses: Floats) -> Floats:
+    """``uses`` (symbols, states) added up by action and outcome, shaped as ``like`` (actions, states, outcomes)."""
+    table = np.zeros((like.shape[0], like.shape[2], like.shape[1]))
+    np.add.at(table, (actions, outcomes), uses)
+    return np.ascontiguousarray(table.transpose(0, 2, 1))

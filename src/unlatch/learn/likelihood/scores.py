@@ -21,7 +21,8 @@ from unlatch.arrays import Floats, Ints
 from unlatch.core.budget import checkpoint
 from unlatch.core.pomdp import Emission
 from unlatch.errors import BeliefCollapseError
-from unlatch.learn.likelihood.forward_backward import WORK_PER_CALL, symbol_updates
+from unlatch.learn.likelihood.forward_backward import SymbolEntries, symbol_entries
+from unlatch.learn.likelihood.lanes import WORK_PER_CALL
 from unlatch.learn.likelihood.parameters import EncodedLog, Parameters
 
 __all__ = ["Coordinates", "block_scores"]
@@ -100,14 +101,16 @@ def block_scores(
     from unlatch.kernels import scores
 
     states, blocks = parameters.n_states, -(-len(log) // length)
-    updates = symbol_updates(parameters, log, emission)
-    moves = _moves(updates, parameters, log, coordinates, emission)
+    matrices = symbol_entries(parameters, log, emission)
+    moves = _moves(matrices, parameters, log, coordinates, emission)
     steps = scores.Steps(log.symbols, log.begins)
     roots = coordinates.roots(parameters)
     size = int(
         max(1, min(blocks, batch_numbers // (len(coordinates) + 1), batch_numbers // (states * length)))
     )
-    entries = float(np.count_nonzero(updates, axis=(1, 2)) @ log.pair_counts) / max(len(log), 1)
+    entries = float(np.bincount(matrices.symbols, minlength=len(log.pair_counts)) @ log.pair_counts) / max(
+        len(log), 1
+    )
     per_call = max(1, int(WORK_PER_CALL / ((length + _REACH) * (entries + states + _STEP_COST))))
     message, counts = np.empty((2, states)), np.empty(len(coordinates))
     beliefs = None
@@ -155,20 +158,24 @@ def _carried(previous: Any, begin: int, length: int, states: int) -> Any:
 
 
 def _moves(
-    updates: Floats, parameters: Parameters, log: EncodedLog, coordinates: Coordinates, emission: Emission
+    matrices: SymbolEntries,
+    parameters: Parameters,
+    log: EncodedLog,
+    coordinates: Coordinates,
+    emission: Emission,
 ) -> Any:
     """The nonzero entries of all symbols, each with the coordinates of the probabilities that it is a product of."""
     from unlatch.kernels.scores import Moves
 
-    states = parameters.n_states
-    symbols, sources, targets = np.nonzero(updates)
-    starts = np.searchsorted(symbols * states + sources, np.arange(len(updates) * states + 1))
+    kinds, states = len(log.pair_counts), parameters.n_states
+    symbols, sources, targets = matrices.symbols, matrices.sources, matrices.targets
+    starts = np.searchsorted(matrices.leaving, np.arange(kinds * states + 1))
     began, moved, shown, first, paid = _by_name(parameters, coordinates)
     if parameters.shared:
         shown = np.repeat(shown, log.n_actions, axis=0)
     actions, observations = log.pair_actions[symbols], log.pair_observations[symbols]
     step = log.is_step[symbols]
-    left = np.full((len(updates), states, 2), -1)
+    left = np.full((kinds, states, 2), -1)
     if emission == "departure":
         left[log.is_step, :, 0] = shown[log.pair_actions, :, log.pair_observations][log.is_step]
     if first is not None:
@@ -179,7 +186,7 @@ def _moves(
     return Moves(
         starts=starts,
         targets=targets,
-        values=updates[symbols, sources, targets],
+        values=matrices.values,
         moved=np.where(step, moved[actions, sources, targets], -1),
         shown=np.where(step & (emission == "arrival"), reached, -1),
         left=left.reshape(-1, 2),

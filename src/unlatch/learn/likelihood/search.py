@@ -207,6 +207,7 @@ class _Search:
         self._starts: list[Parameters] = []
         self._likelihood = hypothesis.likelihood(_LEAST_SAMPLE)
         self._seen = _Seen(max_states)
+        self._stickiness: tuple[float, ...] = _STICKINESS
         self._failures = 0
         self.done = self.given_up = False
         self.work = 0.0
@@ -302,13 +303,26 @@ class _Search:
             f"evidence {best.score:.1f} to {pruned.score:.1f}"
         )
         reached = self._seen.best
-        return reached.n_states > best.n_states and reached.score > best.score + _IMPROVEMENT
+        success = reached.n_states > best.n_states and reached.score > best.score + _IMPROVEMENT
+        if not success:
+            self._stickiness = _STICKINESS
+        return success
+
+    def _doubled(self, best: Candidate) -> Candidate:
+        """Twice the states, from the most promising start; what led to success the last time does so again."""
+        parted = with_endings(best.parameters, self._likelihood.log, self._likelihood.emission)
+        probes = {
+            sticky: self._climbed(doubled_states(parted, sticky, self._rng), _PROBING_PASSES)
+            for sticky in self._stickiness
+        }
+        promising = max(probes, key=lambda sticky: probes[sticky].log_likelihood)
+        self._stickiness = (promising,)
+        return self._climb(probes[promising].parameters, _DOUBLING_PASSES)
 
     def _one_more(self, doubled: Candidate, best: Candidate) -> Candidate:
         """The best model with a single state more, which the evidence is about: the doubled one merged, and the one
         before with a state split."""
-        pairs, _ = merge_gains(doubled)
-        chosen = disjoint_pairs(pairs)[: doubled.n_states - best.n_states - 1]
+        chosen = disjoint_pairs(merge_gains(doubled).pairs)[: doubled.n_states - best.n_states - 1]
         merged = merged_states(doubled.parameters, chosen, doubled.ascent.visits)
         common = np.argsort(-np.where(best.parameters.terminal, 0.0, best.ascent.visits), kind="stable")
         probes = [
@@ -387,8 +401,8 @@ class _Search:
         """The cheapest pairs merged until no more states are left than were allowed, whatever that costs."""
         current = candidate
         while (surplus := current.n_states - self._max_states) > 0:
-            pairs, _ = merge_gains(current)
-            merged = merged_states(current.parameters, disjoint_pairs(pairs)[:surplus], current.ascent.visits)
+            pairs = disjoint_pairs(merge_gains(current).pairs)[:surplus]
+            merged = merged_states(current.parameters, pairs, current.ascent.visits)
             current = judged(evaluated(merged, self._likelihood), self._likelihood)
         return current.parameters
 

@@ -281,10 +281,9 @@ class _Rivals:
         """The best known model with so many states: that of the search, or the best one with two states merged."""
         found = [self._search.models[states].parameters] if states in self._search.models else []
         if states == self.best.n_states - 1:
-            pairs, _ = merge_gains(self.best)
             found += [
                 merged_states(self.best.parameters, [pair], self.best.ascent.visits)
-                for pair in pairs[:_MERGES_TRIED]
+                for pair in merge_gains(self.best).pairs[:_MERGES_TRIED]
             ]
         climbed = [climb_or_open(start, self.likelihood, passes=30, stage="comparing") for start in found]
         return judged(max(climbed, key=lambda ascent: ascent.log_likelihood), self.likelihood)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from unlatch.learn.likelihood.parameters import ExpectedCounts, Parameters
 from unlatch.learn.significance import USED
 
 __all__ = [
+    "Merges",
     "disjoint_pairs",
     "doubled_states",
     "merge_gains",
@@ -35,6 +36,9 @@ _UNUSED = 1e-3
 """Expected uses below which an entry of a candidate is dropped."""
 
 _MERGES_TRIED = 6
+_OVERRATED = 0.75
+"""Share of the expected loss of likelihood that a climb may make up for: other rows move too. Pairs that should not pay
+even so are not tried."""
 
 Pair = tuple[int, int]
 
@@ -135,18 +139,28 @@ def merge_proposals(candidate: Candidate) -> Iterator[list[Pair]]:
     First all pairs at once that should gain, then fewer and fewer of them, then the best pairs one by one: after a
     doubling that did not pay every state has a twin, and merging twins singly would take long.
     """
-    pairs, gains = merge_gains(candidate)
-    paying = disjoint_pairs(pairs[: int((gains > 0).sum())])
+    merges = merge_gains(candidate)
+    paying = disjoint_pairs(merges.pairs[: int((merges.gains > 0).sum())])
     size = len(paying)
     while size > 1:
         yield paying[:size]
         size //= 2
-    for pair in pairs[:_MERGES_TRIED]:
-        yield [pair]
+    hopeful = merges.gains + _OVERRATED * merges.losses > 0
+    for k in np.flatnonzero(hopeful)[:_MERGES_TRIED]:
+        yield [merges.pairs[k]]
 
 
-def merge_gains(candidate: Candidate) -> tuple[list[Pair], Floats]:
-    """All pairs of states and the nats of evidence that their merging should gain, the best first.
+class Merges(NamedTuple):
+    """All pairs of states, the best first, with the nats of evidence that merging each should gain, and those of the
+    likelihood among them that it should lose."""
+
+    pairs: list[Pair]
+    gains: Floats
+    losses: Floats
+
+
+def merge_gains(candidate: Candidate) -> Merges:
+    """What it should do to the evidence to merge every two states.
 
     A state in which nothing more happens goes with its like only. What is lost in likelihood is taken from what would
     be lost were the hidden states known, in proportion to what the log says about the numbers; what is saved is what
@@ -157,14 +171,16 @@ def merge_gains(candidate: Candidate) -> tuple[list[Pair], Floats]:
     ends = np.flatnonzero(terminal)
     lost = moves.lost + sum(change.lost for change in shown)
     lost[ends[:, None], ends] = _ending_costs(counts.transitions[:, :, terminal])
-    gains = -candidate.seen_share * lost - np.log(counts.n_states)
+    losses = candidate.seen_share * lost
+    gains = -losses - np.log(counts.n_states)
     for change in (moves, *shown):
         gains += change.saved - candidate.relief * (change.used - change.rows)
     i, j = np.triu_indices(len(gains), 1)
     alike = terminal[i] == terminal[j]
     i, j = i[alike], j[alike]
     order = np.argsort(-gains[i, j], kind="stable")
-    return [(int(i[k]), int(j[k])) for k in order], gains[i, j][order]
+    i, j = i[order], j[order]
+    return Merges(list(zip(i.tolist(), j.tolist(), strict=True)), gains[i, j], losses[i, j])
 
 
 @dataclass(frozen=True, eq=False)
