@@ -34,7 +34,7 @@ def test_search_finds_the_number_of_states(name: str, steps: int) -> None:
     assert found.best.n_states == truth.n_states
     reference = climb(parameters_of(truth), Likelihood.of(log.head(found.steps), "departure"))
     assert found.best.log_likelihood > reference.log_likelihood - 1
-    assert found.score(found.best) == max(found.scores.values())
+    assert found.best.score == max(candidate.score for candidate in found.models.values())
 
 
 @pytest.mark.parametrize("seconds", [1e-9, 0.05, 0.3, 0.6])
@@ -42,7 +42,7 @@ def test_a_search_that_is_cut_short_returns_the_best_model_that_it_has_seen(seco
     log = simulate(domains.tmaze(rooms=3), 20_000, rng=0)
     found = search_states(log, budget=Budget(seconds), rng=np.random.default_rng(0))
     assert not found.complete
-    assert found.scores[found.best.n_states] == max(found.scores.values())
+    assert found.best.score == max(candidate.score for candidate in found.models.values())
     assert found.best is found.models[found.best.n_states]
 
 
@@ -55,7 +55,7 @@ def test_without_any_time_a_start_that_is_better_than_one_state_is_kept() -> Non
         rng=np.random.default_rng(0),
     )
     assert found.best.n_states == 2
-    assert set(found.scores) == {1, 2}
+    assert set(found.models) == {1, 2}
 
 
 def test_an_interrupt_ends_the_search_with_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,11 +80,11 @@ def test_no_more_states_than_allowed(limit: int) -> None:
     log = simulate(domains.tmaze(), 10_000, rng=0)
     found = search_states(log, max_states=limit, rng=np.random.default_rng(0))
     assert found.best.n_states <= limit
-    assert max(found.scores) <= limit
+    assert max(found.models) <= limit
     start = parameters_of(domains.tmaze())  # has more: left out
     assert search_states(
         log, starts=[start], max_states=limit, budget=Budget(1e-9), rng=np.random.default_rng(0)
-    ).scores.keys() == {1}
+    ).models.keys() == {1}
 
 
 def test_what_was_tried_cannot_be_changed() -> None:
@@ -104,7 +104,7 @@ def test_a_state_that_is_never_visited_does_not_count_as_one_tried() -> None:
         observations=np.repeat(alone.observations, 2, axis=1),
     )
     found = search_states(log, starts=[twice], budget=Budget(1e-9), rng=np.random.default_rng(0))
-    assert set(found.scores) == {1}
+    assert set(found.models) == {1}
 
 
 def test_it_looks_at_more_of_the_log_before_it_gives_up() -> None:

@@ -74,7 +74,7 @@ def with_established_zeros(ascent: Ascent) -> tuple[Parameters, int]:
     start, *others = zip(ascent.parameters, ascent.counts.blocks, strict=True)
     blocks, opened_rows = [start[0]], 0
     for rows, uses in others:
-        unseen = rows <= 0
+        unseen = uses < UNSEEN  # a climb ends near zero, and not at it
         expected = _expected_unseen(uses, unseen)
         weak = expected > UNSEEN
         share = np.where(weak, expected / np.maximum(uses.sum(axis=-1) + expected, _NEGLIGIBLE), 0.0)[
