@@ -18,7 +18,7 @@ from unlatch.learn.likelihood.marginal import Candidate, complete_evidence, entr
 from unlatch.learn.likelihood.objective import Likelihood
 from unlatch.learn.likelihood.parameters import Parameters
 from unlatch.learn.likelihood.sparse_em import thrifty
-from unlatch.learn.likelihood.starts import climb_or_open, opened
+from unlatch.learn.likelihood.starts import DENSE_STATES, climb_or_open, opened
 from unlatch.learn.significance import EXACT, UNSEEN
 
 __all__ = ["Entry", "maximize", "simplest", "with_established_zeros"]
@@ -30,8 +30,12 @@ _MAX_INFORMATION = 1_000
 """Entries up to which zeros are judged by the information matrix: it and its inverse are cheap up to here."""
 
 _HALVINGS = 3
-"""How often a group of entries that is not worth closing is tried again in halves: what is then still together was
-judged wrongly throughout, and every try is a climb."""
+"""How often a group of entries that is not worth closing is tried again in halves: every try is a climb, which is dear
+with many states. With few the halves go down to single entries: what is left open wrongly makes a model look worse than
+it is, and with it a runner-up."""
+
+_NO_DIFFERENCE = 0.01
+"""Nats that closing an entry may cost though nothing is saved: one that the log does not use is better gone."""
 
 _NEGLIGIBLE = 1e-9
 
@@ -49,7 +53,7 @@ def simplest(whole: Ascent, likelihood: Likelihood, *, passes: int = 400) -> Can
     """The model near a maximum with those entries set to zero without which there is more evidence for it.
 
     Zeros are looked for in two ways, one by one from the maximum and by `thrifty`; the better model is taken. At the
-    end of the budget it is the best found by then.
+    end of the budget it is the best found by then, once the first is judged.
     """
     best = judged(whole, likelihood)
     with ending():
@@ -97,7 +101,7 @@ def _climbed(start: Parameters, likelihood: Likelihood, passes: int, target: flo
 
 
 def _simplified(current: Candidate, likelihood: Likelihood, passes: int) -> Iterator[Candidate]:
-    """The model itself, then with more and more entries set to zero, as long as that is evidence gained."""
+    """The model itself, then with more and more entries set to zero, as long as no evidence is lost."""
     yield current
     refused: set[Entry] = set()
     for propose in (_rarely_used, _insignificant):
@@ -120,11 +124,12 @@ def _without(
     All are tried at once. A group that does not pay is tried again in two halves, and these again, so that a few
     entries that are needed after all do not keep the others.
     """
-    groups = [(candidates, _HALVINGS)] if candidates else []
+    most = len(candidates) if current.n_states <= DENSE_STATES else _HALVINGS
+    groups = [(candidates, most)] if candidates else []
     while groups:
         group, halvings = groups.pop()
         simpler = _climbed_without(current, group, likelihood, passes)
-        if simpler is not None and simpler.score > current.score:
+        if simpler is not None and simpler.score > current.score - _NO_DIFFERENCE:
             current = simpler
             yield current, group
         elif len(group) > 1 and halvings > 0:
@@ -143,7 +148,7 @@ def _climbed_without(
         start = likelihood.counts(simpler)
     except NumericalError:
         return None
-    target = current.score - complete_evidence(start) - current.hidden
+    target = current.score - _NO_DIFFERENCE - complete_evidence(start) - current.hidden
     ascent = _climbed(simpler, likelihood, passes, target)
     return None if ascent.log_likelihood < target else judged(ascent, likelihood)
 
