@@ -105,33 +105,35 @@ def test_naming_costs_are_those_of_all_choices_in_equal_parts() -> None:
         np.testing.assert_allclose(shares, 1 / (places + 1))
 
 
-def test_the_price_of_an_entry_is_what_its_absence_saves() -> None:
-    """Its uses aside, which the likelihood loses: the row is as much shorter."""
-    counts = whole_counts(1, rewards=True)
-    prices = entry_prices(counts)
-    for which, (price, block) in enumerate(zip(prices, counts.blocks, strict=True)):
+def without_entry(block: np.ndarray, index: tuple[int, ...]) -> np.ndarray:
+    """The counts with the uses of one entry spread over the others of its row."""
+    less = block.copy()
+    row = less[index[:-1]]
+    uses, row[index[-1]] = row[index[-1]], 0.0
+    row *= 1 + uses / row.sum()
+    return less
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_the_price_of_an_entry_is_what_is_saved_without_it(shared: bool) -> None:
+    rng = np.random.default_rng(0)
+    moves = 5 + rng.gamma(0.5, 400.0, (2, 3, 3))
+    moves[0, 1, 2] = moves[1, 0, 0] = 0.0
+    shown = 5 + rng.gamma(0.5, 400.0, (2, 3, 4))
+    counts = ExpectedCounts(np.zeros(3), moves, shown, 0.0, shared=shared)
+    start, *prices = entry_prices(counts)
+    assert not start.any()
+    for name, price, block in zip(("transitions", "observations"), prices, counts.blocks[1:], strict=True):
         assert price.shape == block.shape
-        if which == 0:
-            assert not price.any()
-            continue
         for index in np.ndindex(block.shape):
-            row = block[index[:-1]]
-            used, visits = int((row > 0).sum()), row.sum()
-            if row[index[-1]] == 0 or used < 2:
+            if block[index] == 0:
                 continue
-            n, m = row[index[-1]], used
-            # an urn with one outcome fewer, as often drawn from, without what the entry itself contributed
-            sizes = np.arange(visits)
-            fewer = np.log((sizes + m / 2) / (sizes + (m - 1) / 2)).sum()
-            own = np.log((np.arange(n) + 0.5) / n).sum()
-            flat = block.reshape(-1, *block.shape[-2:])
-            entries = int((block > 0).sum())
-            places = sum(
-                (3 if which == 1 else int((kind.sum(axis=0) > 0).sum())) * int(kind.any(axis=1).sum())
-                for kind in flat
-            )
-            choice = naming(places, entries) - naming(places, entries - 1)
-            assert price[index] == pytest.approx(fewer - own + choice)
+            less = without_entry(block, index)
+            if name == "observations" and shared:
+                less = np.concatenate([less, np.zeros_like(less)])
+            saved = complete_evidence(replace(counts, **{name: less})) - complete_evidence(counts)
+            assert price[index] == pytest.approx(saved, abs=0.1)
+            assert 0.5 < price[index] < 10  # about half the logarithm of the visits, and the choice
 
 
 # --- a log in which nothing is hidden --------------------------------------------------------------------

@@ -114,7 +114,8 @@ def free_parameters(ascent: Ascent) -> int:
 
 
 def entry_prices(counts: ExpectedCounts) -> list[Floats]:
-    """Nats of `complete_evidence` that every single entry of every block costs."""
+    """Nats of `complete_evidence` that every single entry of every block costs: what is saved without it, if the other
+    entries of its row, where there are others, are used as much more often."""
     start, moves, *shown = counts.blocks
     prices = [np.zeros_like(start), _entry_prices(moves, len(start))]
     for rows in shown:
@@ -129,7 +130,7 @@ def _entry_prices(rows: Floats, possible: ArrayLike) -> Floats:
     n, v = np.maximum(rows, USED), np.maximum(rows.sum(axis=-1), USED)
     m = np.maximum(used, 2)
     fewer = gammaln((m - 1) / 2) - gammaln(v + (m - 1) / 2) - gammaln(m / 2) + gammaln(v + m / 2)
-    own = gammaln(n + _JEFFREYS) - gammaln(_JEFFREYS) - n * np.log(n)
+    own = gammaln(n + _JEFFREYS) - gammaln(_JEFFREYS) - n * np.log(n) + n  # its uses go to the others
     prices: Floats = fewer[..., None] - own + choice
     return prices
 

@@ -34,8 +34,9 @@ _HALVINGS = 3
 with many states. With few the halves go down to single entries: what is left open wrongly makes a model look worse than
 it is, and with it a runner-up."""
 
-_NO_DIFFERENCE = 0.01
-"""Nats that closing an entry may cost though nothing is saved: one that the log does not use is better gone."""
+_NO_DIFFERENCE = 0.5
+"""Nats of evidence, of all that was gained, that may be given up for further zeros: an entry that the log does not use
+costs nothing and is better gone."""
 
 _NEGLIGIBLE = 1e-9
 
@@ -101,15 +102,18 @@ def _climbed(start: Parameters, likelihood: Likelihood, passes: int, target: flo
 
 
 def _simplified(current: Candidate, likelihood: Likelihood, passes: int) -> Iterator[Candidate]:
-    """The model itself, then with more and more entries set to zero, as long as no evidence is lost."""
+    """The model itself, then with more and more entries set to zero, as long as no evidence to speak of is lost."""
     yield current
     refused: set[Entry] = set()
+    highest = current.score
     for propose in (_rarely_used, _insignificant):
         while True:
             candidates = [entry for entry in propose(current, likelihood) if entry not in refused]
             dropped: set[Entry] = set()
-            for current, group in _without(current, candidates, likelihood, passes):  # noqa: B020 - the next from the last
+            least = highest - _NO_DIFFERENCE
+            for current, group in _without(current, candidates, likelihood, passes, least):  # noqa: B020 - the next from the last
                 dropped |= set(group)
+                highest = max(highest, current.score)
                 yield current
             if not dropped:
                 break
@@ -117,9 +121,10 @@ def _simplified(current: Candidate, likelihood: Likelihood, passes: int) -> Iter
 
 
 def _without(
-    current: Candidate, candidates: list[Entry], likelihood: Likelihood, passes: int
+    current: Candidate, candidates: list[Entry], likelihood: Likelihood, passes: int, least: float
 ) -> Iterator[tuple[Candidate, list[Entry]]]:
-    """Set candidates to zero where that pays; gives the model after every group of entries, and the group.
+    """Set candidates to zero where that leaves at least so much evidence; gives the model after every group of entries,
+    and the group.
 
     All are tried at once. A group that does not pay is tried again in two halves, and these again, so that a few
     entries that are needed after all do not keep the others.
@@ -128,9 +133,9 @@ def _without(
     groups = [(candidates, most)] if candidates else []
     while groups:
         group, halvings = groups.pop()
-        simpler = _climbed_without(current, group, likelihood, passes)
-        if simpler is not None and simpler.score > current.score - _NO_DIFFERENCE:
-            current = simpler
+        simpler = _climbed_without(current, group, likelihood, passes, least)
+        if simpler is not None and simpler.score > least:
+            current, least = simpler, max(least, simpler.score - _NO_DIFFERENCE)
             yield current, group
         elif len(group) > 1 and halvings > 0:
             middle = len(group) // 2
@@ -138,9 +143,9 @@ def _without(
 
 
 def _climbed_without(
-    current: Candidate, entries: list[Entry], likelihood: Likelihood, passes: int
+    current: Candidate, entries: list[Entry], likelihood: Likelihood, passes: int, least: float
 ) -> Candidate | None:
-    """The maximum without these entries, or None if the log is impossible without them or too much is lost."""
+    """The maximum without these entries, or None if the log is impossible without them or there is less evidence."""
     simpler = _zeroed(current.parameters, entries)
     if simpler is None:
         return None
@@ -148,7 +153,7 @@ def _climbed_without(
         start = likelihood.counts(simpler)
     except NumericalError:
         return None
-    target = current.score - _NO_DIFFERENCE - complete_evidence(start) - current.hidden
+    target = least - complete_evidence(start) - current.hidden
     ascent = _climbed(simpler, likelihood, passes, target)
     return None if ascent.log_likelihood < target else judged(ascent, likelihood)
 
