@@ -73,7 +73,9 @@ def tables(
     )
 
 
-def candidate_of(counts: ExpectedCounts, terminal: np.ndarray | None = None, hidden: float = 0.0) -> Candidate:
+def candidate_of(
+    counts: ExpectedCounts, terminal: np.ndarray | None = None, hidden: float = 0.0
+) -> Candidate:
     """A model of which only the counts matter."""
     n = counts.n_states
     parameters = Parameters(
@@ -249,7 +251,9 @@ def test_ends_are_merged_with_ends_only() -> None:
 
 def test_ends_are_cheap_to_merge_where_it_does_not_depend_on_the_state_before_which_it_is() -> None:
     """What is shown last differs from end to end, and still loses nothing: one end shows the mixture."""
-    alike = ends_reached([[400.0, 400, 90, 30, 80], [800.0, 80, 30, 10, 80]])  # three to one from either state
+    alike = ends_reached(
+        [[400.0, 400, 90, 30, 80], [800.0, 80, 30, 10, 80]]
+    )  # three to one from either state
     assert next(pair for pair in pairs_of(alike, ENDS) if min(pair) >= 2) == (2, 3)
     reached = ends_reached([[400.0, 400, 90, 30, 80], [800.0, 80, 90, 80, 30]])
     counts = replace(reached, initial=np.zeros(5))  # where episodes begin is left out
@@ -261,7 +265,9 @@ def test_ends_are_cheap_to_merge_where_it_does_not_depend_on_the_state_before_wh
         lost = height(to_either[0]) + height(to_either[1]) - height(to_either.sum(axis=0))
         saved = complete_evidence(merged_counts(counts, [pair])) - complete_evidence(counts)
         assert gains[pair] == pytest.approx(saved - lost, abs=1e-8)
-    assert gains[3, 4] == min(gains[2, 3], gains[2, 4], gains[3, 4])  # eighty to thirty, and the other way round
+    assert gains[3, 4] == min(
+        gains[2, 3], gains[2, 4], gains[3, 4]
+    )  # eighty to thirty, and the other way round
 
 
 def test_ends_are_not_doubled() -> None:

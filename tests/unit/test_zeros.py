@@ -166,7 +166,9 @@ def test_zeros_of_rows_with_few_visits_are_opened_and_those_of_many_kept(shared:
     assert (new.transitions[0, 0] > 0).all()  # ten visits establish nothing
     np.testing.assert_array_equal(new.transitions[0, 1], old.transitions[0, 1])  # a hundred thousand do
     np.testing.assert_array_equal(new.transitions[1, 0], old.transitions[1, 0])
-    np.testing.assert_array_equal(new.transitions[:, 2], old.transitions[:, 2])  # nothing leads out of the end
+    np.testing.assert_array_equal(
+        new.transitions[:, 2], old.transitions[:, 2]
+    )  # nothing leads out of the end
 
 
 def test_the_more_visits_the_less_is_left_for_what_was_not_seen() -> None:
@@ -197,7 +199,9 @@ def test_rows_that_are_shared_are_judged_by_all_their_visits() -> None:
     together = visited(np.full((2, 3), 20.0), shared=True)
     alone, pooled = (with_established_zeros(ascent)[0].observations for ascent in (apart, together))
     assert (pooled == pooled[:1]).all()
-    assert 0 < pooled[0, 0, 1] < alone[0, 0, 1] / 2  # forty visits, and half of the odds that twice as many have
+    assert (
+        0 < pooled[0, 0, 1] < alone[0, 0, 1] / 2
+    )  # forty visits, and half of the odds that twice as many have
 
 
 def test_a_model_without_weak_rows_stays_as_it_is() -> None:
