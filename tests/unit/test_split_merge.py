@@ -189,7 +189,8 @@ def test_a_state_is_split_in_two_that_differ_and_the_others_stay(emission: str) 
     for rows in (split.transitions, split.observations):
         assert (np.abs(rows[:, 2] - rows[:, 4]).max(axis=-1) > 1e-3).all()
     shares = split.transitions[:, others][:, :, [2, 4]]
-    assert (shares.min() > 0) and (np.abs(shares[..., 0] - shares[..., 1]) > 1e-3).any()
+    assert shares.min() > 0
+    assert (np.abs(shares[..., 0] - shares[..., 1]) > 1e-3).any()
     likelihood = Likelihood.of(simulate(model, 500, rng=0), emission)  # type: ignore[arg-type]
     assert climb(split, likelihood).log_likelihood > evaluated(before, likelihood).log_likelihood
 
