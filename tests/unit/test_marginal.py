@@ -203,18 +203,20 @@ def test_a_state_without_use_costs_what_its_rows_would_cost_were_they_seen() -> 
 # --- what was not seen -----------------------------------------------------------------------------------
 
 
-def test_unseen_entries_become_unlikely_with_the_visits_of_their_row() -> None:
+def test_unseen_entries_become_unlikely_with_their_opportunities() -> None:
     """The odds of all entries beforehand, times what an urn with one outcome more gives to the same draws."""
     uses = np.array([[3.0, 0.0, 0.0], [20.0, 8.0, 0.0], [0.0, 0.0, 0.0]])
-    odds = unseen_odds(uses, uses == 0)
-    before = (3 + 1) / (6 - 3 + 1)  # three used of six places; a row without visits says nothing
+    opportunities = np.broadcast_to(uses.sum(axis=1, keepdims=True), uses.shape)
+    odds = unseen_odds(uses, opportunities)
+    before = (3 + 1) / (9 - 3 + 1)  # three used of nine places
 
     def unlikely(visits: int, used: int) -> float:
         sizes = np.arange(visits)
         return float(np.prod((sizes + used / 2) / (sizes + (used + 1) / 2)))
 
-    assert odds == pytest.approx([before * unlikely(3, 1), before * unlikely(28, 2), before])
-    assert odds[1] < odds[0] < odds[2]
+    for row, expected in enumerate([unlikely(3, 1), unlikely(28, 2), 1.0]):
+        np.testing.assert_allclose(odds[row], before * expected)
+    assert odds[1, 0] < odds[0, 0] < odds[2, 0]
 
 
 def test_a_candidate_says_where_it_ended() -> None:

@@ -121,10 +121,9 @@ def test_a_merge_should_gain_the_evidence_saved_less_the_likelihood_lost(
     assert sorted(merges.pairs) == sorted(faintly.pairs) == list(combinations(range(6), 2))
     assert (np.diff(merges.gains) <= 0).all()
     faint_gains = dict(zip(faintly.pairs, faintly.gains, strict=True))
-    for pair, gain, loss in zip(*merges, strict=True):
+    for pair, gain in zip(*merges, strict=True):
         merged = candidate_of(merged_counts(counts, [pair]))
         saved, lost = merged.complete - seen.complete, likelihood_lost(counts, *pair)
-        assert loss == pytest.approx(lost, abs=1e-8)
         assert gain == pytest.approx(saved - lost, abs=1e-8)
         expected = saved - faint.seen_share * lost - faint.relief * (seen.free - merged.free)
         assert faint_gains[pair] == pytest.approx(expected, abs=1e-8)
@@ -168,11 +167,11 @@ def test_twins_are_proposed_to_be_merged_all_at_once_then_fewer_then_one_by_one(
         assert np.abs(np.sort(rows, axis=None) - np.sort(given, axis=None)).max() < 0.05
 
 
-def test_states_that_the_log_tells_apart_are_not_proposed_to_be_merged() -> None:
+def test_states_that_the_log_tells_apart_should_not_gain_and_are_tried_nevertheless() -> None:
     likelihood = Likelihood.of(simulate(domains.tmaze(), 2_000, rng=0), "departure")
     found = judged(evaluated(parameters_of(domains.tmaze()), likelihood), likelihood)
     assert (merge_gains(found).gains < -5).all()
-    assert list(merge_proposals(found)) == []
+    assert [len(pairs) for pairs in merge_proposals(found)] == [2] + [1] * 6  # a climb may make up for it
 
 
 @pytest.mark.parametrize("emission", ["departure", "arrival"])

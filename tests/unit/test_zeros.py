@@ -129,14 +129,20 @@ def visited(visits: np.ndarray, *, shared: bool = False) -> Ascent:
     return Ascent(parameters, counts, passes=1, gradient=0.0, converged=True)
 
 
-def expected_unseen(rows: np.ndarray, uses: np.ndarray) -> np.ndarray:
-    """Half a use of every unseen entry, times the odds that it is used at all; spelled out row by row."""
-    unseen = rows == 0
-    odds = unseen_odds(uses, unseen)
-    found = np.zeros(rows.shape[:-1])
-    for row in np.ndindex(found.shape):
-        if uses[row].sum() > 0:
-            found[row] = 0.5 * unseen[row].sum() * odds[row]
+def expected_unseen(uses: np.ndarray, among_states: bool) -> np.ndarray:
+    """Entry by entry: half a use among its opportunities, times the odds that it is used at all, for every visit.
+
+    Those of what no state has shown after an action are of all states.
+    """
+    opportunities, found = np.zeros(uses.shape), np.zeros(uses.shape)
+    for index in np.ndindex(uses.shape):
+        kind = uses[index[:-2]]
+        never = not among_states and kind[:, index[-1]].sum() == 0
+        opportunities[index] = kind.sum() if never else uses[index[:-1]].sum()
+    odds = unseen_odds(uses, opportunities)
+    for index in np.ndindex(uses.shape):
+        if uses[index] == 0:
+            found[index] = uses[index[:-1]].sum() * 0.5 * odds[index] / max(opportunities[index], 1)
     return found
 
 
@@ -148,19 +154,18 @@ def test_zeros_of_rows_with_few_visits_are_opened_and_those_of_many_kept(shared:
     assert new.shared == shared
     np.testing.assert_array_equal(new.initial, old.initial)
     weak_rows = kept_rows = 0
-    for mine, its, uses in zip(new.blocks[1:], old.blocks[1:], ascent.counts.blocks[1:], strict=True):
+    old_blocks, counted = old.blocks[1:], ascent.counts.blocks[1:]
+    for which, (mine, its, uses) in enumerate(zip(new.blocks[1:], old_blocks, counted, strict=True)):
         np.testing.assert_allclose(mine.sum(axis=-1), 1)
-        expected = expected_unseen(its, uses)
-        for row in np.ndindex(expected.shape):
-            if expected[row] <= UNSEEN:  # established, or without visits, which means nothing
+        expected = expected_unseen(uses, which == 0)
+        for row in np.ndindex(expected.shape[:-1]):
+            more, visits = expected[row].sum(), uses[row].sum()
+            if more <= UNSEEN:  # established, or without visits, which means nothing
                 np.testing.assert_array_equal(mine[row], its[row])
                 kept_rows += 1
                 continue
             weak_rows += 1
-            unseen = its[row] == 0
-            mass = expected[row] / (uses[row].sum() + expected[row])
-            np.testing.assert_allclose(mine[row][unseen], mass / unseen.sum(), rtol=1e-12)
-            np.testing.assert_allclose(mine[row][~unseen], (1 - mass) * its[row][~unseen])
+            np.testing.assert_allclose(mine[row], (visits * its[row] + expected[row]) / (visits + more))
     assert opened == weak_rows > 5
     assert kept_rows >= 6
     assert (new.transitions[0, 0] > 0).all()  # ten visits establish nothing

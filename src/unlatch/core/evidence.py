@@ -52,7 +52,8 @@ class Evidence:
         Those whose search ended early, as they had more states than another and were behind nevertheless.
     predictive_states : int or None
         The number of states that predicts further steps best, among those compared to the end: where states are faint,
-        fewer may predict better than the log has evidence for, or more. None if that was not looked at.
+        fewer may predict better than the log has evidence for, or more. The chosen number if no other was seen to do
+        so; None in files that were written before it was looked at.
     """
 
     states: int

@@ -177,7 +177,8 @@ def learn_pomdp(
     states : int, optional
         Fixes the number of states, of the spectral model and of the search.
     max_states : int, optional
-        The most states that the model may have, those included in which nothing more happens; 40 by default.
+        The most states that the model may have, those included in which nothing more happens; by default only log and
+        time bound them.
     time_limit : float, optional
         Seconds for the whole call, kept to within a tenth and two seconds; the best model found by then is returned, at
         worst one of a single state. Ctrl-C does the same at any time.
@@ -187,7 +188,7 @@ def learn_pomdp(
         the observation, the reward may still be paid by the state left: that is tried too.
     refine : "auto" or None
         "auto" goes on from the spectral model, or from nothing where the spectral stages refuse: a search over the
-        number of states by penalized likelihood, then maximum likelihood on the whole log. None returns the
+        number of states by the evidence for each, then maximum likelihood on the whole log. None returns the
         spectral model, the fast first answer.
     rank, rank_tolerance, max_rank, scaling
         The rank of the Hankel matrix, or how to find it, and what the singular vectors are taken of; see
@@ -213,8 +214,8 @@ def learn_pomdp(
     Raises
     ------
     NotLearnableError
-        If the log is too short, or if the last observation settles the action. With ``refine=None`` also where the
-        spectral stages have no answer.
+        If the log has next to nothing, fewer than eight steps for every action, or if the last observation settles the
+        action. With ``refine=None`` also where the spectral stages have no answer.
 
     Examples
     --------

@@ -7,7 +7,7 @@ state, none of them negative. If no dQ but zero does so to first order, no other
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ from unlatch.core.arguments import real_number
 from unlatch.core.budget import checkpoint
 from unlatch.core.pomdp import POMDP, Emission
 from unlatch.core.random import RandomSource, resolve_rng
+from unlatch.learn.significance import USED
 
 __all__ = ["Certificate", "Direction", "certify", "certify_learned"]
 
@@ -163,10 +164,23 @@ def certify_learned(pomdp: POMDP, steps: int) -> Certificate:
     """`certify` for a model that was learned from so many steps.
 
     What is taken for zero is three standard errors of a probability of a half, in a row that was visited as often as
-    rows are on average: states that noise alone tells apart then count as alike, which can only spoil a proof.
+    rows are on average: states that noise alone tells apart then count as alike, which can only spoil a proof. A
+    probability that the log has not used, and that is there only so that nothing unseen is impossible, is a zero.
     """
     visits = max(steps, 1) / (pomdp.n_actions * pomdp.n_states)
-    return certify(pomdp, tolerance=min(0.5, 1.5 / float(np.sqrt(visits))), rng=0)
+    return certify(_used(pomdp, visits), tolerance=min(0.5, 1.5 / float(np.sqrt(visits))), rng=0)
+
+
+def _used(pomdp: POMDP, visits: float) -> POMDP:
+    """The model without what so many visits of a row should not have shown."""
+
+    def closed(rows: Floats) -> Floats:
+        kept = np.where(rows * visits < USED, 0.0, rows)
+        total = kept.sum(axis=-1, keepdims=True)
+        result: Floats = np.where(total > 0, kept / np.where(total > 0, total, 1.0), rows)
+        return result
+
+    return replace(pomdp, transitions=closed(pomdp.transitions), observations=closed(pomdp.observations))
 
 
 def _declined(pomdp: POMDP, reason: str) -> Certificate:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
-from unlatch.arrays import Flags, Floats, Ints
+from unlatch.arrays import Floats, Ints
 from unlatch.learn.likelihood.climb import Ascent
 from unlatch.learn.likelihood.information import missing_information
 from unlatch.learn.likelihood.objective import Likelihood
@@ -114,8 +114,8 @@ def free_parameters(ascent: Ascent) -> int:
 
 
 def entry_prices(counts: ExpectedCounts) -> list[Floats]:
-    """Nats of `complete_evidence` that every single entry of every block costs: what is saved without it, if the other
-    entries of its row, where there are others, are used as much more often."""
+    """Nats of `complete_evidence` that every single entry of every block costs: what closing it saves, if its uses go
+    to the others of its row."""
     start, moves, *shown = counts.blocks
     prices = [np.zeros_like(start), _entry_prices(moves, len(start))]
     for rows in shown:
@@ -130,22 +130,23 @@ def _entry_prices(rows: Floats, possible: ArrayLike) -> Floats:
     n, v = np.maximum(rows, USED), np.maximum(rows.sum(axis=-1), USED)
     m = np.maximum(used, 2)
     fewer = gammaln((m - 1) / 2) - gammaln(v + (m - 1) / 2) - gammaln(m / 2) + gammaln(v + m / 2)
-    own = gammaln(n + _JEFFREYS) - gammaln(_JEFFREYS) - n * np.log(n) + n  # its uses go to the others
+    own = (
+        gammaln(n + _JEFFREYS) - gammaln(_JEFFREYS) - n * np.log(n) + n
+    )  # n is what the others' own falls by
     prices: Floats = fewer[..., None] - own + choice
     return prices
 
 
-def unseen_odds(uses: Floats, unseen: Flags) -> Floats:
-    """For every row of a block, the odds that an entry which the log has not seen is used nevertheless.
+def unseen_odds(uses: Floats, opportunities: Floats) -> Floats:
+    """For every entry of a block, the odds that it is used if it was not seen after so many visits.
 
     Before the log they are those of all entries of the block. An entry that is used would not have stayed unseen
     often: its place in the row has cost the row ever more of its evidence.
     """
     used = _used(uses)
-    visited = used > 0
-    entries, places = used.sum(), used.sum() + unseen[visited].sum()
+    entries, places = used.sum(), used.size * uses.shape[-1]
     before = (entries + 1.0) / (places - entries + 1.0)
-    m, v = np.maximum(used, 1), uses.sum(axis=-1)
+    m, v = np.maximum(used, 1)[..., None], opportunities
     unlikely = gammaln((m + 1) / 2) - gammaln(v + (m + 1) / 2) - gammaln(m / 2) + gammaln(v + m / 2)
     odds: Floats = before * np.exp(unlikely)
     return odds

@@ -69,6 +69,8 @@ _NOISE_GAIN = 2.0
 doubled model has many ways to do so and keeps the best."""
 _IMPROVEMENT = 0.5
 """Nats of evidence by which a round must improve to count as a success."""
+_HANDICAP = 4
+"""Times the leader's work that a search must wait for if it is behind."""
 _LEAST_PRICE = 1.0
 """Nats that a further state costs at least: its rows have to say where they lead and what they show."""
 
@@ -141,8 +143,8 @@ def search_hypotheses(
 ) -> list[StateSearch]:
     """One search for each hypothesis, in turns, best first. A ``thorough`` one looks at all of the log.
 
-    A hypothesis is given up once it has more states than another and is behind nevertheless: what it lacks is not
-    states. What came first at the end is compared on the same steps.
+    A hypothesis is given up once the leader had more evidence with fewer states, or is done and had more with as many:
+    what it lacks is not states. What came first at the end is compared on the same steps.
     """
     budget = Budget() if budget is None else budget
     streams = [rng] if len(hypotheses) == 1 else rng.spawn(len(hypotheses))
@@ -158,16 +160,17 @@ def search_hypotheses(
 
 def _in_turns(searches: list[_Search]) -> None:
     """A round at a time to the search that has worked least, so that one that needs many states does not hold up one
-    that needs few; by multiplications, not by the clock, so that a seed repeats it."""
-    active = list(searches)
+    that needs few; those behind the leader get a part of its share. By multiplications, not by the clock, so that a
+    seed repeats it."""
+    leader, active = searches[0], list(searches)
     while active:
-        min(active, key=lambda search: search.work).advance()
+        min(active, key=lambda search: search.work * (1 if search is leader else _HANDICAP)).advance()
         most = max(search.steps for search in searches)
         scores = {search: search.score_on(most) for search in searches}
         leader = max(searches, key=lambda search: scores[search])
         for search in active:
             behind = scores[search] < scores[leader] - _IMPROVEMENT
-            search.given_up = behind and search.has_more_states_than(leader)
+            search.given_up = behind and search.lacks_no_states_beside(leader, scores[search], most)
         active = [search for search in active if not (search.done or search.given_up)]
 
 
@@ -211,6 +214,7 @@ class _Search:
         self._failures = 0
         self.done = self.given_up = False
         self.work = 0.0
+        self.history: list[tuple[int, float]] = []  # states and evidence per step, after every round
 
     @property
     def steps(self) -> int:
@@ -238,9 +242,13 @@ class _Search:
         best = opened(self._seen.best.parameters, larger.log)
         return judged(evaluated(possible(best, larger), larger), larger).score
 
-    def has_more_states_than(self, other: _Search) -> bool:
-        """Those not counted where nothing more happens; and once it has had a round of its own."""
-        return bool(self._rounds) and self._seen.best.ascent.n_going_on > other._seen.best.ascent.n_going_on
+    def lacks_no_states_beside(self, leader: _Search, score: float, steps: int) -> bool:
+        """Whether the leader had more evidence with fewer states, and once it is done, with as many: those not counted
+        where nothing more happens. And once this one has had a round of its own."""
+        mine = self._seen.best.ascent.n_going_on + leader.done
+        return bool(self._rounds) and any(
+            n < mine and per_step > score / steps for n, per_step in leader.history
+        )
 
     # --- rounds -------------------------------------------------------------------------------------
 
@@ -271,7 +279,9 @@ class _Search:
         wanted = self._wanted_sample()
         if wanted > self.steps:
             self.move_to(wanted)
-        if self._round():
+        success = self._round()
+        self.history.append((self._seen.best.ascent.n_going_on, self._seen.best.score / self.steps))
+        if success:
             self._failures = 0
             return
         self._failures += 1

@@ -36,9 +36,6 @@ _UNUSED = 1e-3
 """Expected uses below which an entry of a candidate is dropped."""
 
 _MERGES_TRIED = 6
-_OVERRATED = 0.75
-"""Share of the expected loss of likelihood that a climb may make up for: other rows move too. Pairs that should not pay
-even so are not tried."""
 
 Pair = tuple[int, int]
 
@@ -136,27 +133,28 @@ def with_shared_rows(ascent: Ascent) -> Parameters:
 def merge_proposals(candidate: Candidate) -> Iterator[list[Pair]]:
     """Pairs of states to merge at once, the most promising first.
 
-    First all pairs at once that should gain, then fewer and fewer of them, then the best pairs one by one: after a
-    doubling that did not pay every state has a twin, and merging twins singly would take long.
+    First half of all states at once, then fewer and fewer, among these as many as should gain; then the best pairs one
+    by one: after a doubling that did not pay every state has a twin, and merging twins singly would take long. What
+    should not gain is tried too: how much a climb makes up for cannot be told beforehand, only who comes first.
     """
-    merges = merge_gains(candidate)
-    paying = disjoint_pairs(merges.pairs[: int((merges.gains > 0).sum())])
-    size = len(paying)
+    pairs, gains = merge_gains(candidate)
+    disjoint = disjoint_pairs(pairs)
+    sizes = {len(disjoint_pairs(pairs[: int((gains > 0).sum())]))}
+    size = len(disjoint)
     while size > 1:
-        yield paying[:size]
+        sizes.add(size)
         size //= 2
-    hopeful = merges.gains + _OVERRATED * merges.losses > 0
-    for k in np.flatnonzero(hopeful)[:_MERGES_TRIED]:
-        yield [merges.pairs[k]]
+    for size in sorted(sizes - {0, 1}, reverse=True):
+        yield disjoint[:size]
+    for pair in pairs[:_MERGES_TRIED]:
+        yield [pair]
 
 
 class Merges(NamedTuple):
-    """All pairs of states, the best first, with the nats of evidence that merging each should gain, and those of the
-    likelihood among them that it should lose."""
+    """All pairs of states, the best first, with the nats of evidence that merging each should gain."""
 
     pairs: list[Pair]
     gains: Floats
-    losses: Floats
 
 
 def merge_gains(candidate: Candidate) -> Merges:
@@ -171,8 +169,7 @@ def merge_gains(candidate: Candidate) -> Merges:
     ends = np.flatnonzero(terminal)
     lost = moves.lost + sum(change.lost for change in shown)
     lost[ends[:, None], ends] = _ending_costs(counts.transitions[:, :, terminal])
-    losses = candidate.seen_share * lost
-    gains = -losses - np.log(counts.n_states)
+    gains = -candidate.seen_share * lost - np.log(counts.n_states)
     for change in (moves, *shown):
         gains += change.saved - candidate.relief * (change.used - change.rows)
     i, j = np.triu_indices(len(gains), 1)
@@ -180,7 +177,7 @@ def merge_gains(candidate: Candidate) -> Merges:
     i, j = i[alike], j[alike]
     order = np.argsort(-gains[i, j], kind="stable")
     i, j = i[order], j[order]
-    return Merges(list(zip(i.tolist(), j.tolist(), strict=True)), gains[i, j], losses[i, j])
+    return Merges(list(zip(i.tolist(), j.tolist(), strict=True)), gains[i, j])
 
 
 @dataclass(frozen=True, eq=False)

@@ -76,25 +76,34 @@ def with_established_zeros(ascent: Ascent) -> tuple[Parameters, int]:
     long as this one, the row's zeros become as small probabilities, and a log that shows one is not impossible. Rows
     without visits mean nothing, and where episodes begin is left alone.
     """
-    start, *others = zip(ascent.parameters, ascent.counts.blocks, strict=True)
+    start, moves, *shown = zip(ascent.parameters, ascent.counts.blocks, strict=True)
     blocks, opened_rows = [start[0]], 0
-    for rows, uses in others:
+    for (rows, uses), among_states in [(moves, True), *((block, False) for block in shown)]:
         unseen = uses < UNSEEN  # a climb ends near zero, and not at it
-        expected = _expected_unseen(uses, unseen)
-        weak = expected > UNSEEN
-        share = np.where(weak, expected / np.maximum(uses.sum(axis=-1) + expected, _NEGLIGIBLE), 0.0)[
-            ..., None
-        ]
-        spread = unseen / np.maximum(unseen.sum(axis=-1, keepdims=True), 1)
-        blocks.append((1 - share) * rows + share * spread)
+        expected = _expected_unseen(uses, unseen, among_states)
+        total = expected.sum(axis=-1, keepdims=True)
+        weak = total > UNSEEN
+        visits = uses.sum(axis=-1, keepdims=True)
+        opened = (visits * rows + expected) / np.maximum(visits + total, _NEGLIGIBLE)
+        blocks.append(np.where(weak, opened, rows))
         opened_rows += int(weak.sum())
     return ascent.parameters.with_blocks(blocks), opened_rows
 
 
-def _expected_unseen(uses: Floats, unseen: Flags) -> Floats:
-    """How often a log as long as this one should show, of every row, what this one did not."""
-    odds = unseen_odds(uses, unseen)
-    return np.where(uses.sum(axis=-1) > 0, 0.5 * unseen.sum(axis=-1) * odds, 0.0)
+def _expected_unseen(uses: Floats, unseen: Flags, among_states: bool) -> Floats:
+    """How often a log as long as this one should show, of every row, each entry that this one did not.
+
+    A symbol that no state has shown after an action had the opportunities of all of them.
+    """
+    visits = np.broadcast_to(uses.sum(axis=-1, keepdims=True), uses.shape)
+    opportunities = visits
+    if not among_states:
+        never = uses.sum(axis=-2, keepdims=True) <= 0
+        everywhere = uses.sum(axis=(-2, -1), keepdims=True)
+        opportunities = np.where(never, everywhere, visits)
+    odds = unseen_odds(uses, opportunities)
+    chances = 0.5 * odds / np.maximum(opportunities, 1.0)  # half a use among so many, if it is used at all
+    return np.where(unseen, visits * chances, 0.0)
 
 
 def _climbed(start: Parameters, likelihood: Likelihood, passes: int, target: float | None = None) -> Ascent:
