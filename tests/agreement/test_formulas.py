@@ -11,9 +11,11 @@ import pytest
 import unlatch
 from unlatch import POMDP, Trajectory
 from unlatch.compare.bounds import cramer_rao_bound
+from unlatch.learn.likelihood.climb import Ascent
 from unlatch.learn.likelihood.evidence import weigh
-from unlatch.learn.likelihood.parameters import ExpectedCounts
-from unlatch.learn.likelihood.split_merge import cheapest_pairs
+from unlatch.learn.likelihood.marginal import Candidate, complete_evidence
+from unlatch.learn.likelihood.parameters import ExpectedCounts, Parameters
+from unlatch.learn.likelihood.split_merge import merge_gains, merged_counts
 from unlatch.learn.significance import jackknife_variance
 
 
@@ -113,10 +115,13 @@ def test_scaled_factors_are_not_those_of_an_svd_and_the_psr_does_not_need_them_t
         )
 
 
-def test_the_cheapest_pair_loses_the_fewest_nats(rng):
+def test_a_merge_loses_the_nats_of_rows_that_become_one(rng):
     """Spelled out pair by pair: rows of both states added up, and both one outcome of every transition."""
-    observed, moved = rng.gamma(0.5, 50, (2, 4, 3)), rng.gamma(0.5, 50, (2, 4, 4))
-    counts = ExpectedCounts(np.ones(4), moved, observed, 0.0)
+    observed, moved = 1 + rng.gamma(0.5, 50, (2, 4, 3)), 1 + rng.gamma(0.5, 50, (2, 4, 4))
+    counts = ExpectedCounts(np.zeros(4), moved, observed, 0.0)
+    parameters = Parameters(np.full(4, 0.25), np.full((2, 4, 4), 0.25), np.full((2, 4, 3), 1 / 3))
+    ascent = Ascent(parameters, counts, passes=1, gradient=0.0, converged=True)
+    seen, hidden = (Candidate(ascent, complete_evidence(counts), nats) for nats in (0.0, 12.0))
 
     def best(row):
         positive = row[row > 0]
@@ -132,8 +137,19 @@ def test_the_cheapest_pair_loses_the_fewest_nats(rng):
                 total += best(rows[i]) + best(rows[j]) - best(rows[i] + rows[j])
         return total
 
-    pairs = list(itertools.combinations(range(4), 2))
-    assert cheapest_pairs(counts) == sorted(pairs, key=lambda pair: cost(*pair))
+    share = np.exp(-2 * 12 / (8 * 3 + 8 * 2))  # of twelve nats that the log hides about forty parameters
+    for candidate, part in ((seen, 1.0), (hidden, share)):
+        merges = merge_gains(candidate)
+        assert sorted(merges.pairs) == list(itertools.combinations(range(4), 2))
+        for pair, gain in zip(*merges, strict=True):
+            fewer = merged_counts(counts, [pair])
+            saved = complete_evidence(fewer) - complete_evidence(counts)
+            closed = sum(
+                int((c.blocks[k] > 0).sum()) * sign for k in (1, 2) for c, sign in ((counts, 1), (fewer, -1))
+            )
+            rows = 2 * 2  # of two actions, a row of moves and one of what is shown
+            expected = saved - part * cost(*pair) - candidate.hidden / 40 * (closed - rows)
+            np.testing.assert_allclose(gain, expected)
 
 
 @pytest.mark.compiled
@@ -149,7 +165,7 @@ def test_the_bound_of_a_chain_that_is_seen_is_that_of_its_rows():
 
 
 def test_steps_to_settle_grow_with_the_gap_that_is_missing():
-    fewer = weigh(3, {2: -102.0, 3: -100.0}, 1000, True)
+    fewer = weigh(3, {2: -2.0, 3: 0.0}, 1000, True)
     assert (fewer.gap, fewer.runner_up, fewer.steps_to_settle) == (2.0, 2, 1500)  # 1000 (5/2 - 1)
-    assert weigh(3, {3: -100.0, 4: -102.0}, 1000, True).steps_to_settle is None
-    assert weigh(3, {2: -109.0, 3: -100.0}, 1000, True).steps_to_settle == 0
+    assert weigh(3, {3: 0.0, 4: -2.0}, 1000, True).steps_to_settle is None
+    assert weigh(3, {2: -9.0, 3: 0.0}, 1000, True).steps_to_settle == 0

@@ -216,6 +216,9 @@ def test_a_log_that_no_emission_explains_is_said_so() -> None:
     result = learn_pomdp(echo(1_500), rng=0)
     assert "poor_fit" in result.diagnostics
     assert "neither_emission_fits" in result.diagnostics
+    note = result.diagnostics["searched_on"]
+    assert f"up to {note.details['states']} states and 2 emissions" in note.message
+    assert note.details["states"] > result.states
 
 
 @pytest.mark.parametrize("options", [{"states": 2}, {"max_states": 2}, {"emission": "arrival"}])
@@ -223,6 +226,11 @@ def test_no_emission_is_blamed_for_what_the_caller_ruled_out(options: dict[str, 
     result = learn_pomdp(echo(1_500), rng=0, **options)  # type: ignore[arg-type]
     assert "poor_fit" in result.diagnostics
     assert "neither_emission_fits" not in result.diagnostics
+    assert ("searched_on" in result.diagnostics) == (
+        "states" not in options
+    )  # a fixed number leaves nothing to search
+    if "max_states" in options:
+        assert result.diagnostics["searched_on"].details["states"] == 2
 
 
 # --- rewards by the state left, observations by the state reached -----------------------------------------
@@ -247,7 +255,7 @@ def tiger_as_written(steps: int) -> Trajectory:
 
 @pytest.fixture(scope="module")
 def written() -> LearnResult:
-    return learn_pomdp(tiger_as_written(sized(3_000)), rng=0)
+    return learn_pomdp(tiger_as_written(sized(6_000)), rng=0)
 
 
 def test_rewards_are_learned_beside_the_observations(written: LearnResult) -> None:
@@ -264,7 +272,7 @@ def test_rewards_are_learned_beside_the_observations(written: LearnResult) -> No
     truth = np.array([[-1.0, -1.0], [-100.0, 10.0], [10.0, -100.0]])[:, [left, 1 - left]]
     np.testing.assert_allclose(pomdp.rewards, truth, atol=1.0)
     np.testing.assert_allclose(pomdp.observations[0, left], [0.85, 0.15], atol=0.05)
-    assert written.log_likelihood == pytest.approx(pomdp.log_likelihood(tiger_as_written(sized(3_000))))
+    assert written.log_likelihood == pytest.approx(pomdp.log_likelihood(tiger_as_written(sized(6_000))))
 
 
 def test_a_planner_is_told_observation_and_reward(written: LearnResult) -> None:

@@ -202,7 +202,7 @@ def test_of_a_long_log_by_scores_of_a_short_one_by_differences_else_not_at_all()
         heard.append(total)
 
     model = domains.tiger()
-    for steps in (2_000, 200):
+    for steps in (2_000, 100):
         ascent, likelihood = climbed(model, steps)
         roots = SquareRoots(ascent.parameters, ascent.counts)
         with listening(note):

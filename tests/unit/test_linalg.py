@@ -202,3 +202,30 @@ def test_states_that_are_hardly_ever_left():
 def test_a_state_left_too_rarely_for_floating_point_is_a_declared_error():
     with pytest.raises(NumericalError, match="left with a probability too small"):
         linalg.stationary_distribution(np.array([[0.5, 0.5], [1e-320, 1.0]]), np.array([0.5, 0.5]))
+
+
+def blas_threads() -> list[int]:
+    from threadpoolctl import threadpool_info
+
+    return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+
+def test_blas_is_held_to_one_thread_meanwhile() -> None:
+    from threadpoolctl import threadpool_limits
+
+    @linalg.on_one_thread
+    def inside(first: int, *, fails: bool) -> tuple[int, list[int]]:
+        """What it says."""
+        if fails:
+            raise NumericalError("on the way")
+        return first, blas_threads()
+
+    with threadpool_limits(limits=2, user_api="blas"):
+        before = blas_threads()
+        assert before
+        assert inside(7, fails=False) == (7, [1] * len(before))
+        assert blas_threads() == before
+        with pytest.raises(NumericalError):
+            inside(7, fails=True)
+        assert blas_threads() == before
+    assert (inside.__name__, inside.__doc__) == ("inside", "What it says.")

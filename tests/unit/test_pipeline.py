@@ -386,7 +386,7 @@ def same_wherever_one_was() -> POMDP:
 @pytest.mark.slow
 def test_without_a_full_rank_action_the_most_likely_model_comes_back():
     truth = same_wherever_one_was()
-    log = simulate(truth, 20_000, rng=0)
+    log = simulate(truth, 20_000, rng=1)
     result = learn_pomdp(log, emission="departure", rng=0)
     assert result.states == 2
     assert result.full_rank_actions == ()

@@ -34,7 +34,7 @@ def test_search_finds_the_number_of_states(name: str, steps: int) -> None:
     assert found.best.n_states == truth.n_states
     reference = climb(parameters_of(truth), Likelihood.of(log.head(found.steps), "departure"))
     assert found.best.log_likelihood > reference.log_likelihood - 1
-    assert found.score(found.best) == max(found.scores.values())
+    assert found.best.score == max(candidate.score for candidate in found.models.values())
 
 
 @pytest.mark.parametrize("seconds", [1e-9, 0.05, 0.3, 0.6])
@@ -42,7 +42,7 @@ def test_a_search_that_is_cut_short_returns_the_best_model_that_it_has_seen(seco
     log = simulate(domains.tmaze(rooms=3), 20_000, rng=0)
     found = search_states(log, budget=Budget(seconds), rng=np.random.default_rng(0))
     assert not found.complete
-    assert found.scores[found.best.n_states] == max(found.scores.values())
+    assert found.best.score == max(candidate.score for candidate in found.models.values())
     assert found.best is found.models[found.best.n_states]
 
 
@@ -55,7 +55,7 @@ def test_without_any_time_a_start_that_is_better_than_one_state_is_kept() -> Non
         rng=np.random.default_rng(0),
     )
     assert found.best.n_states == 2
-    assert set(found.scores) == {1, 2}
+    assert set(found.models) == {1, 2}
 
 
 def test_an_interrupt_ends_the_search_with_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,11 +80,11 @@ def test_no_more_states_than_allowed(limit: int) -> None:
     log = simulate(domains.tmaze(), 10_000, rng=0)
     found = search_states(log, max_states=limit, rng=np.random.default_rng(0))
     assert found.best.n_states <= limit
-    assert max(found.scores) <= limit
+    assert max(found.models) <= limit
     start = parameters_of(domains.tmaze())  # has more: left out
     assert search_states(
         log, starts=[start], max_states=limit, budget=Budget(1e-9), rng=np.random.default_rng(0)
-    ).scores.keys() == {1}
+    ).models.keys() == {1}
 
 
 def test_what_was_tried_cannot_be_changed() -> None:
@@ -104,7 +104,7 @@ def test_a_state_that_is_never_visited_does_not_count_as_one_tried() -> None:
         observations=np.repeat(alone.observations, 2, axis=1),
     )
     found = search_states(log, starts=[twice], budget=Budget(1e-9), rng=np.random.default_rng(0))
-    assert set(found.scores) == {1}
+    assert set(found.models) == {1}
 
 
 def test_it_looks_at_more_of_the_log_before_it_gives_up() -> None:
@@ -125,18 +125,54 @@ def test_a_start_near_the_truth_is_climbed() -> None:
     assert found.best.log_likelihood > reference.log_likelihood - 1
 
 
-@pytest.mark.parametrize("steps", [100, 200])
-@pytest.mark.parametrize("system", ["tiger", "sense-float-reset:states=3", "noise"])
+@pytest.mark.parametrize(
+    ("system", "steps"),
+    [("tiger", 100), ("tmaze", 200), ("sense-float-reset:states=3", 100), ("noise", 200), ("noise", 500)],
+)
 def test_a_short_log_is_not_memorized(system: str, steps: int) -> None:
     """Chains of states that each occur once once gave eighteen states and more for a hundred steps of Tiger."""
-    for seed in range(3):
-        rng = np.random.default_rng(seed)
-        if system == "noise":
-            log, states = unlatch.Trajectory(rng.integers(0, 3, steps), rng.integers(0, 4, steps)), 1
-        else:
-            truth = domains.by_name(system)
-            log, states = simulate(truth, steps, rng=seed), truth.n_states
-        assert unlatch.learn_pomdp(log, rng=0).states <= states + 1
+    for seed in range(2):
+        seen, other, states = short_logs(system, steps, seed)
+        result = unlatch.learn_pomdp(seen, rng=0)
+        assert result.states <= states + 1
+        if set(np.unique(other.observations)) <= set(np.unique(seen.observations)):
+            assert np.isfinite(result.pomdp.log_likelihood(other))
+
+
+def short_logs(system: str, steps: int, seed: int) -> tuple[unlatch.Trajectory, unlatch.Trajectory, int]:
+    """A short log, a longer one of the same system, and the number of its states."""
+    if system == "noise":
+        draws = np.random.default_rng(seed).integers((3, 4), size=(steps + 2_000, 2)).T
+        names = ("a", "b", "c"), ("w", "x", "y", "z")
+        short, long = (
+            unlatch.Trajectory(*draws[:, part], *names) for part in (slice(steps), slice(steps, None))
+        )
+        return short, long, 1
+    truth = domains.by_name(system)
+    return simulate(truth, steps, rng=seed), simulate(truth, 2_000, rng=seed + 100), truth.n_states
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_directional_hallway_is_found_in_five_thousand_steps(seed: int) -> None:
+    result = unlatch.learn_pomdp(simulate(domains.directional_hallway(), 5_000, rng=seed), rng=0)
+    assert result.states == 3
+    assert result.evidence is not None
+    assert result.evidence.gap > 5
+
+
+@pytest.mark.slow
+def test_the_count_does_not_depend_on_the_seed_of_the_learner() -> None:
+    """Doubling alone missed the fourth state of this log with some seeds; it is found where one state is split."""
+    log = simulate(domains.sense_float_reset(4), 15_000, rng=np.random.default_rng([3, 15_000]))
+    assert [unlatch.learn_pomdp(log, rng=seed).states for seed in range(3)] == [4, 4, 4]
+
+
+@pytest.mark.slow
+def test_a_noisy_room_has_as_many_states_as_cells() -> None:
+    room = domains.room(["rgb", "bwr"], wrong=0.05, slip=0.1)
+    result = unlatch.learn_pomdp(simulate(room, 20_000, rng=1), rng=0)
+    assert (result.states, result.pomdp.emission) == (6, "arrival")
 
 
 def test_a_short_log_leaves_other_logs_possible() -> None:

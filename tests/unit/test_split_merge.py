@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -12,14 +13,17 @@ from naive import blurred
 from unlatch import domains, simulate
 from unlatch.learn.likelihood.climb import Ascent, climb, evaluated
 from unlatch.learn.likelihood.forward_backward import expected_counts
+from unlatch.learn.likelihood.marginal import Candidate, complete_evidence, judged
 from unlatch.learn.likelihood.objective import Likelihood
 from unlatch.learn.likelihood.parameters import ExpectedCounts, Parameters, encoded_log, parameters_of
 from unlatch.learn.likelihood.split_merge import (
-    cheapest_pairs,
     disjoint_pairs,
     doubled_states,
+    merge_gains,
     merge_proposals,
+    merged_counts,
     merged_states,
+    split_state,
     tidied,
     with_shared_rows,
 )
@@ -41,56 +45,153 @@ def test_doubling_keeps_the_likelihood_when_nothing_is_jittered(
         np.testing.assert_allclose(rows, given, atol=1e-12)
 
 
-def test_merging_costs_are_those_of_shared_rows() -> None:
-    rng = np.random.default_rng(0)
-    counts = ExpectedCounts(
-        initial=np.ones(4) / 4,
-        transitions=rng.gamma(0.5, 100.0, size=(2, 4, 4)),
-        observations=rng.gamma(0.5, 100.0, size=(2, 4, 3)),
-        log_likelihood=0.0,
+# --- what a merge should gain -----------------------------------------------------------------------------
+
+
+def tables(
+    rng: np.random.Generator, *, actions: int, sparse: bool, shared: bool = False, rewards: bool = False
+) -> ExpectedCounts:
+    """Counts of six states, one of which was never left; each is zero or counts as used."""
+
+    def table(*shape: int) -> np.ndarray:
+        counts = 1 + rng.gamma(0.5, 50.0, size=shape)
+        return np.where(rng.random(shape) < 0.6, 0.0, counts) if sparse else counts
+
+    moves, shown = table(actions, 6, 6), table(actions, 6, 4)
+    moves[:, 5] = 0.0
+    moves[0, :4, 4:] = 7.0  # two outcomes of one row, also where the row of one of the two is empty
+    moves[0, 4, 4:] = 9.0
+    shown[0, :, 3] = 0.0  # never shown after the first action
+    return ExpectedCounts(
+        initial=np.zeros(6),
+        transitions=moves,
+        observations=shown,
+        log_likelihood=-1_000.0,
+        first=table(6, 2),
+        rewards=table(actions, 6, 3) if rewards else None,
+        shared=shared,
     )
 
-    def height(row: np.ndarray) -> float:
-        return float((row * np.log(row / row.sum())).sum())
 
-    def cost(i: int, j: int) -> float:
-        total = 0.0
-        for a in range(2):
-            shown = counts.observations[a]
-            total += height(shown[i]) + height(shown[j]) - height(shown[i] + shown[j])
-            moves = [
-                np.append(np.delete(counts.transitions[a, s], [i, j]), counts.transitions[a, s, [i, j]].sum())
-                for s in (i, j)
-            ]
-            total += height(moves[0]) + height(moves[1]) - height(moves[0] + moves[1])
-        return total
+def candidate_of(
+    counts: ExpectedCounts, terminal: np.ndarray | None = None, hidden: float = 0.0
+) -> Candidate:
+    """A model of which only the counts matter."""
+    n = counts.n_states
+    parameters = Parameters(
+        initial=np.full(n, 1 / n),
+        transitions=np.full(counts.transitions.shape, 1 / n),
+        observations=np.full(counts.observations.shape, 1 / counts.observations.shape[2]),
+        terminal=terminal,  # type: ignore[arg-type]
+        shared=counts.shared,
+    )
+    ascent = Ascent(parameters, counts, passes=1, gradient=0.0, converged=True)
+    return Candidate(ascent, complete_evidence(counts), hidden)
 
-    pairs = [(i, j) for i in range(4) for j in range(i + 1, 4)]
-    assert cheapest_pairs(counts) == sorted(pairs, key=lambda pair: cost(*pair))
+
+def height(row: np.ndarray) -> float:
+    """The largest log-likelihood of a row of counts."""
+    positive = row[row > 0]
+    return float((positive * np.log(positive / positive.sum())).sum())
+
+
+def likelihood_lost(counts: ExpectedCounts, i: int, j: int) -> float:
+    """Spelled out: both rows become one; that the two are one outcome of a transition is no loss."""
+    total = 0.0
+    moves = counts.transitions.copy()
+    moves[:, :, i] += moves[:, :, j]
+    moves[:, :, j] = 0.0
+    for rows in (moves, *counts.blocks[2:]):
+        for kind in rows.reshape(-1, *rows.shape[-2:]):
+            total += height(kind[i]) + height(kind[j]) - height(kind[i] + kind[j])
+    return total
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+@pytest.mark.parametrize(
+    "kind", [{"actions": 1}, {"actions": 3}, {"actions": 2, "shared": True}, {"actions": 2, "rewards": True}]
+)
+def test_a_merge_should_gain_the_evidence_saved_less_the_likelihood_lost(
+    kind: dict[str, int], sparse: bool
+) -> None:
+    counts = tables(np.random.default_rng(3), sparse=sparse, **kind)  # type: ignore[arg-type]
+    seen, faint = candidate_of(counts), candidate_of(counts, hidden=40.0)
+    assert faint.seen_share == pytest.approx(np.exp(-80 / faint.free))
+    merges, faintly = merge_gains(seen), merge_gains(faint)
+    assert sorted(merges.pairs) == sorted(faintly.pairs) == list(combinations(range(6), 2))
+    assert (np.diff(merges.gains) <= 0).all()
+    faint_gains = dict(zip(faintly.pairs, faintly.gains, strict=True))
+    for pair, gain in zip(*merges, strict=True):
+        merged = candidate_of(merged_counts(counts, [pair]))
+        saved, lost = merged.complete - seen.complete, likelihood_lost(counts, *pair)
+        assert gain == pytest.approx(saved - lost, abs=1e-8)
+        expected = saved - faint.seen_share * lost - faint.relief * (seen.free - merged.free)
+        assert faint_gains[pair] == pytest.approx(expected, abs=1e-8)
+
+
+def test_merged_counts_are_those_of_either_state() -> None:
+    counts = tables(np.random.default_rng(0), actions=2, sparse=True, rewards=True)
+    merged = merged_counts(counts, [(0, 2), (1, 4)])  # left: 0 with 2, 1 with 4, 3, 5
+    assert merged.n_states == 4
+    assert merged.log_likelihood == counts.log_likelihood
+    moves, shown = counts.transitions, counts.observations
+    assert merged.transitions[1, 0, 1] == pytest.approx(moves[1][np.ix_([0, 2], [1, 4])].sum())
+    assert merged.transitions[0, 2, 3] == moves[0, 3, 5]
+    np.testing.assert_allclose(merged.observations[:, 1], shown[:, 1] + shown[:, 4])
+    for mine, its in zip(merged.blocks, counts.blocks, strict=True):
+        assert mine.sum() == pytest.approx(its.sum())
 
 
 def test_a_rare_state_is_merged_before_two_common_ones_that_are_more_alike() -> None:
     shown = np.array([[[5_000.0, 5_000.0], [4_500.0, 5_500.0], [4.0, 1.0]]])
     moves = np.array([[[5_000.0, 4_998.0, 2.0], [5_000.0, 4_998.0, 2.0], [3.0, 2.0, 0.0]]])
     counts = ExpectedCounts(initial=np.ones(3) / 3, transitions=moves, observations=shown, log_likelihood=0.0)
-    assert 2 in cheapest_pairs(counts)[0]
+    assert 2 in merge_gains(candidate_of(counts)).pairs[0]
 
 
 def test_pairs_that_are_merged_together_share_no_state() -> None:
     assert disjoint_pairs([(0, 1), (1, 2), (2, 3), (0, 3)]) == [(0, 1), (2, 3)]
 
 
-def test_twins_are_proposed_to_be_merged_all_at_once_then_one_by_one() -> None:
+def test_twins_are_proposed_to_be_merged_all_at_once_then_fewer_then_one_by_one() -> None:
     model = parameters_of(domains.tmaze())
     likelihood = Likelihood.of(simulate(domains.tmaze(), 2_000, rng=0), "departure")
     twins = evaluated(doubled_states(model, 0.9, np.random.default_rng(0), jitter=0.01), likelihood)
-    sizes = [len(proposal.initial) for proposal in merge_proposals(twins)]
-    assert sizes[:2] == [4, 6]
-    assert sizes[2:] == [7] * len(sizes[2:])
-    first = next(merge_proposals(twins))
+    proposals = list(merge_proposals(judged(twins, likelihood)))
+    assert [len(pairs) for pairs in proposals] == [4, 2] + [1] * 6
+    assert sorted(proposals[0]) == [(0, 1), (2, 3), (4, 5), (6, 7)]
+    assert set(proposals[1]) < set(proposals[0])
+    first = merged_states(twins.parameters, proposals[0], twins.visits)
     for rows, given in zip(first, model, strict=True):
         np.testing.assert_allclose(rows.sum(axis=-1), 1, atol=1e-12)
         assert np.abs(np.sort(rows, axis=None) - np.sort(given, axis=None)).max() < 0.05
+
+
+def test_states_that_the_log_tells_apart_should_not_gain_and_are_tried_nevertheless() -> None:
+    likelihood = Likelihood.of(simulate(domains.tmaze(), 2_000, rng=0), "departure")
+    found = judged(evaluated(parameters_of(domains.tmaze()), likelihood), likelihood)
+    assert (merge_gains(found).gains < -5).all()
+    assert [len(pairs) for pairs in merge_proposals(found)] == [2] + [1] * 6  # a climb may make up for it
+
+
+@pytest.mark.parametrize("emission", ["departure", "arrival"])
+def test_a_state_is_split_in_two_that_differ_and_the_others_stay(emission: str) -> None:
+    model = replace(blurred(domains.room(["rg", "bw"]), 1), emission=emission)
+    before = parameters_of(model)
+    split = split_state(before, 2, np.random.default_rng(0))
+    assert split.n_states == 5
+    for rows in split:
+        np.testing.assert_allclose(rows.sum(axis=-1), 1)
+    assert split.initial[[2, 4]].tolist() == [before.initial[2] / 2] * 2
+    others = [0, 1, 3]
+    np.testing.assert_array_equal(split.observations[:, others], before.observations[:, others])
+    for rows in (split.transitions, split.observations):
+        assert (np.abs(rows[:, 2] - rows[:, 4]).max(axis=-1) > 1e-3).all()
+    shares = split.transitions[:, others][:, :, [2, 4]]
+    assert shares.min() > 0
+    assert (np.abs(shares[..., 0] - shares[..., 1]) > 1e-3).any()
+    likelihood = Likelihood.of(simulate(model, 500, rng=0), emission)  # type: ignore[arg-type]
+    assert climb(split, likelihood).log_likelihood > evaluated(before, likelihood).log_likelihood
 
 
 def test_tidying_drops_what_is_not_used_and_keeps_rows_without_visits() -> None:
@@ -127,15 +228,20 @@ def ends_reached(moves: list[list[float]]) -> ExpectedCounts:
 ENDS = np.array([False, False, True, True, True])
 
 
+def pairs_of(counts: ExpectedCounts, terminal: np.ndarray | None = None) -> list[tuple[int, int]]:
+    return merge_gains(candidate_of(counts, terminal)).pairs
+
+
 def test_ends_are_merged_with_ends_only() -> None:
     counts = ends_reached([[400.0, 400, 60, 60, 80], [400.0, 400, 60, 60, 80]])
-    assert set(cheapest_pairs(counts, ENDS)) == {(0, 1), (2, 3), (2, 4), (3, 4)}
-    assert len(cheapest_pairs(counts)) == 10
+    assert set(pairs_of(counts, ENDS)) == {(0, 1), (2, 3), (2, 4), (3, 4)}
+    assert len(pairs_of(counts)) == 10
     likelihood = Likelihood.of(naive.simulate_episodes(
         naive.corridor(0.2), np.random.default_rng(0), episodes=100), "arrival"
     )  # fmt: skip
     ascent = evaluated(parameters_of(naive.corridor(0.2)), likelihood)
-    for proposal in merge_proposals(ascent):
+    for pairs in merge_proposals(judged(ascent, likelihood)):
+        proposal = merged_states(ascent.parameters, pairs, ascent.visits)
         assert proposal.terminal.sum() in (1, 2)
         assert (~proposal.terminal).sum() in (1, 2)
         ends = proposal.terminal
@@ -144,12 +250,24 @@ def test_ends_are_merged_with_ends_only() -> None:
 
 
 def test_ends_are_cheap_to_merge_where_it_does_not_depend_on_the_state_before_which_it_is() -> None:
-    """What is shown last differs from end to end, and still costs nothing: one end shows the mixture."""
-    counts = ends_reached([[400.0, 400, 90, 30, 80], [800.0, 80, 30, 10, 80]])
-    pairs = cheapest_pairs(counts, ENDS)
-    assert next(pair for pair in pairs if min(pair) >= 2) == (2, 3)  # three to one from either state
-    together = ends_reached([[400.0, 400, 90, 30, 80], [800.0, 80, 90, 80, 30]])
-    assert [pair for pair in cheapest_pairs(together, ENDS) if min(pair) >= 2][-1] == (3, 4)
+    """What is shown last differs from end to end, and still loses nothing: one end shows the mixture."""
+    alike = ends_reached(
+        [[400.0, 400, 90, 30, 80], [800.0, 80, 30, 10, 80]]
+    )  # three to one from either state
+    assert next(pair for pair in pairs_of(alike, ENDS) if min(pair) >= 2) == (2, 3)
+    reached = ends_reached([[400.0, 400, 90, 30, 80], [800.0, 80, 90, 80, 30]])
+    counts = replace(reached, initial=np.zeros(5))  # where episodes begin is left out
+    merges = merge_gains(candidate_of(counts, ENDS))
+    gains = dict(zip(merges.pairs, merges.gains, strict=True))
+    moves = counts.transitions[0, :2]
+    for pair in ((2, 3), (2, 4), (3, 4)):
+        to_either = moves[:, pair]
+        lost = height(to_either[0]) + height(to_either[1]) - height(to_either.sum(axis=0))
+        saved = complete_evidence(merged_counts(counts, [pair])) - complete_evidence(counts)
+        assert gains[pair] == pytest.approx(saved - lost, abs=1e-8)
+    assert gains[3, 4] == min(
+        gains[2, 3], gains[2, 4], gains[3, 4]
+    )  # eighty to thirty, and the other way round
 
 
 def test_ends_are_not_doubled() -> None:

@@ -51,7 +51,9 @@ def merge_rows(rows, possible, least, among_states, changes):  # type: ignore[no
 def merge_two(starts, outcomes, values, i, j, possible, least, among_states, changes):  # type: ignore[no-untyped-def]
     """One row of two states: both lists of entries are walked at once."""
     a, a_end, b, b_end = starts[i], starts[i + 1], starts[j], starts[j + 1]
-    if a == a_end or b == b_end:
+    if a == a_end and b == b_end:
+        return
+    if not among_states and (a == a_end or b == b_end):  # else the other row still has the two as one outcome
         return
     a_total = a_used = b_total = b_used = ab_total = ab_used = 0.0
     a_sum = b_sum = ab_sum = 0.0  # of x log x over all entries

@@ -315,12 +315,14 @@ class _Rivals:
 
 def _evidence(rivals: _Rivals, contenders: list[_Contender], *, fixed: bool) -> Evidence:
     first = contenders[0]
-    states, steps = rivals.best.n_states, rivals.likelihood.steps
+    states, steps, compared = rivals.best.n_states, rivals.likelihood.steps, tuple(rivals.finished)
+    if fixed:  # then no other number was climbed to the end: what the search saw is compared, on its steps
+        steps, compared = first.search.steps, ()
     known = first.search.models.get(states, first.chosen).score
     scores = {n: found.score - known for n, found in first.search.models.items()}
     scores.update({n: found.score - rivals.best.score for n, found in rivals.finished.items()})
     weighed = replace(
-        weigh(states, scores, steps, first.search.complete, fixed=fixed, compared=tuple(rivals.finished)),
+        weigh(states, scores, steps, first.search.complete, fixed=fixed, compared=compared),
         emission=str(first.hypothesis),
     )
     if len(contenders) == 1:

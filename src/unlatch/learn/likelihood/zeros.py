@@ -18,7 +18,7 @@ from unlatch.learn.likelihood.marginal import Candidate, complete_evidence, entr
 from unlatch.learn.likelihood.objective import Likelihood
 from unlatch.learn.likelihood.parameters import Parameters
 from unlatch.learn.likelihood.sparse_em import thrifty
-from unlatch.learn.likelihood.starts import climb_or_open, opened
+from unlatch.learn.likelihood.starts import DENSE_STATES, climb_or_open, opened
 from unlatch.learn.significance import EXACT, UNSEEN
 
 __all__ = ["Entry", "maximize", "simplest", "with_established_zeros"]
@@ -30,8 +30,13 @@ _MAX_INFORMATION = 1_000
 """Entries up to which zeros are judged by the information matrix: it and its inverse are cheap up to here."""
 
 _HALVINGS = 3
-"""How often a group of entries that is not worth closing is tried again in halves: what is then still together was
-judged wrongly throughout, and every try is a climb."""
+"""How often a group of entries that is not worth closing is tried again in halves: every try is a climb, which is dear
+with many states. With few the halves go down to single entries: what is left open wrongly makes a model look worse than
+it is, and with it a runner-up."""
+
+_NO_DIFFERENCE = 0.5
+"""Nats of evidence, of all that was gained, that may be given up for further zeros: an entry that the log does not use
+costs nothing and is better gone."""
 
 _NEGLIGIBLE = 1e-9
 
@@ -49,7 +54,7 @@ def simplest(whole: Ascent, likelihood: Likelihood, *, passes: int = 400) -> Can
     """The model near a maximum with those entries set to zero without which there is more evidence for it.
 
     Zeros are looked for in two ways, one by one from the maximum and by `thrifty`; the better model is taken. At the
-    end of the budget it is the best found by then.
+    end of the budget it is the best found by then, once the first is judged.
     """
     best = judged(whole, likelihood)
     with ending():
@@ -74,7 +79,8 @@ def with_established_zeros(ascent: Ascent) -> tuple[Parameters, int]:
     start, moves, *shown = zip(ascent.parameters, ascent.counts.blocks, strict=True)
     blocks, opened_rows = [start[0]], 0
     for (rows, uses), among_states in [(moves, True), *((block, False) for block in shown)]:
-        expected = _expected_unseen(uses, rows <= 0, among_states)
+        unseen = uses < UNSEEN  # a climb ends near zero, and not at it
+        expected = _expected_unseen(uses, unseen, among_states)
         total = expected.sum(axis=-1, keepdims=True)
         weak = total > UNSEEN
         visits = uses.sum(axis=-1, keepdims=True)
@@ -105,15 +111,18 @@ def _climbed(start: Parameters, likelihood: Likelihood, passes: int, target: flo
 
 
 def _simplified(current: Candidate, likelihood: Likelihood, passes: int) -> Iterator[Candidate]:
-    """The model itself, then with more and more entries set to zero, as long as that is evidence gained."""
+    """The model itself, then with more and more entries set to zero, as long as no evidence to speak of is lost."""
     yield current
     refused: set[Entry] = set()
+    highest = current.score
     for propose in (_rarely_used, _insignificant):
         while True:
             candidates = [entry for entry in propose(current, likelihood) if entry not in refused]
             dropped: set[Entry] = set()
-            for current, group in _without(current, candidates, likelihood, passes):  # noqa: B020 - the next from the last
+            least = highest - _NO_DIFFERENCE
+            for current, group in _without(current, candidates, likelihood, passes, least):  # noqa: B020 - the next from the last
                 dropped |= set(group)
+                highest = max(highest, current.score)
                 yield current
             if not dropped:
                 break
@@ -121,19 +130,21 @@ def _simplified(current: Candidate, likelihood: Likelihood, passes: int) -> Iter
 
 
 def _without(
-    current: Candidate, candidates: list[Entry], likelihood: Likelihood, passes: int
+    current: Candidate, candidates: list[Entry], likelihood: Likelihood, passes: int, least: float
 ) -> Iterator[tuple[Candidate, list[Entry]]]:
-    """Set candidates to zero where that pays; gives the model after every group of entries, and the group.
+    """Set candidates to zero where that leaves at least so much evidence; gives the model after every group of entries,
+    and the group.
 
     All are tried at once. A group that does not pay is tried again in two halves, and these again, so that a few
     entries that are needed after all do not keep the others.
     """
-    groups = [(candidates, _HALVINGS)] if candidates else []
+    most = len(candidates) if current.n_states <= DENSE_STATES else _HALVINGS
+    groups = [(candidates, most)] if candidates else []
     while groups:
         group, halvings = groups.pop()
-        simpler = _climbed_without(current, group, likelihood, passes)
-        if simpler is not None and simpler.score > current.score:
-            current = simpler
+        simpler = _climbed_without(current, group, likelihood, passes, least)
+        if simpler is not None and simpler.score > least:
+            current, least = simpler, max(least, simpler.score - _NO_DIFFERENCE)
             yield current, group
         elif len(group) > 1 and halvings > 0:
             middle = len(group) // 2
@@ -141,9 +152,9 @@ def _without(
 
 
 def _climbed_without(
-    current: Candidate, entries: list[Entry], likelihood: Likelihood, passes: int
+    current: Candidate, entries: list[Entry], likelihood: Likelihood, passes: int, least: float
 ) -> Candidate | None:
-    """The maximum without these entries, or None if the log is impossible without them or too much is lost."""
+    """The maximum without these entries, or None if the log is impossible without them or there is less evidence."""
     simpler = _zeroed(current.parameters, entries)
     if simpler is None:
         return None
@@ -151,7 +162,7 @@ def _climbed_without(
         start = likelihood.counts(simpler)
     except NumericalError:
         return None
-    target = current.score - complete_evidence(start) - current.hidden
+    target = least - complete_evidence(start) - current.hidden
     ascent = _climbed(simpler, likelihood, passes, target)
     return None if ascent.log_likelihood < target else judged(ascent, likelihood)
 

@@ -1,0 +1,229 @@
+"""The evidence for a model, against urns that are drawn from one by one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import comb, factorial, log
+
+import numpy as np
+import pytest
+
+from unlatch import POMDP, Trajectory, domains, simulate
+from unlatch.learn.likelihood.climb import Ascent, climb, evaluated
+from unlatch.learn.likelihood.marginal import (
+    choice_cost,
+    complete_evidence,
+    entry_prices,
+    free_parameters,
+    judged,
+    unseen_odds,
+)
+from unlatch.learn.likelihood.objective import Likelihood
+from unlatch.learn.likelihood.parameters import ExpectedCounts, Parameters, parameters_of
+
+
+def urn(row: np.ndarray) -> float:
+    """Logarithm of the probability of a row's outcomes, drawn one by one: each is as likely as it was often, half a
+    time to begin with."""
+    drawn, total = np.zeros(len(row)), 0.0
+    used = int((row > 0).sum())
+    for outcome in np.repeat(np.arange(len(row)), row.astype(int)):
+        total += log((drawn[outcome] + 0.5) / (drawn.sum() + used / 2))
+        drawn[outcome] += 1
+    return total
+
+
+def best(row: np.ndarray) -> float:
+    positive = row[row > 0]
+    return float((positive * np.log(positive / positive.sum())).sum())
+
+
+def naming(places: int, used: int) -> float:
+    """Nats to name the entries that are used: first how many, then which."""
+    return log(places + 1) + log(comb(places, used))
+
+
+def by_hand(counts: ExpectedCounts) -> float:
+    """Row by row; of what is shown, only what was ever shown after the action could be."""
+    n = counts.n_states
+    total = log(factorial(n))
+    for which, block in enumerate(counts.blocks):
+        places = used = 0
+        for kind in block.reshape(-1, *block.shape[-2:]) if block.ndim > 1 else [block[None]]:
+            possible = n if which < 2 else int((kind.sum(axis=0) > 0).sum())
+            for row in kind:
+                if row.any():
+                    total += urn(row) - best(row)
+                    places, used = places + possible, used + int((row > 0).sum())
+        total -= naming(places, used) if used else 0.0
+    return total
+
+
+def whole_counts(seed: int, **kept: bool) -> ExpectedCounts:
+    """Few whole numbers, many of them zero; a row without visits, and a symbol that one action never shows."""
+    rng = np.random.default_rng(seed)
+    moves, shown, first, paid = (
+        rng.integers(0, 9, size=shape) * (rng.random(shape) < 0.6)
+        for shape in ((2, 3, 3), (2, 3, 4), (3, 2), (2, 3, 3))
+    )
+    moves[1, 2] = 0
+    shown[0, :, 1] = 0
+    return ExpectedCounts(
+        initial=np.array([2.0, 0.0, 1.0]),
+        transitions=moves.astype(float),
+        observations=shown.astype(float),
+        log_likelihood=0.0,
+        first=first.astype(float) if kept.get("first") else None,
+        rewards=paid.astype(float) if kept.get("rewards") else None,
+        shared=bool(kept.get("shared")),
+    )
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("kept", [{}, {"first": True}, {"rewards": True}, {"shared": True}])
+def test_complete_evidence_is_that_of_urns_and_of_naming_what_is_in_them(
+    kept: dict[str, bool], seed: int
+) -> None:
+    counts = whole_counts(seed, **kept)
+    assert complete_evidence(counts) == pytest.approx(by_hand(counts), abs=1e-9)
+
+
+def test_a_state_without_visits_costs_nothing_but_its_name() -> None:
+    counts = whole_counts(0)
+    padded = replace(
+        counts,
+        initial=np.zeros(4),
+        transitions=np.zeros((2, 4, 4)),
+        observations=np.zeros((2, 4, 4)),
+    )
+    assert complete_evidence(padded) == pytest.approx(log(24))  # four states have as many names
+
+
+def test_naming_costs_are_those_of_all_choices_in_equal_parts() -> None:
+    for places in range(1, 8):
+        shares = [comb(places, k) * np.exp(-float(choice_cost(places, k))) for k in range(places + 1)]
+        np.testing.assert_allclose(shares, 1 / (places + 1))
+
+
+def without_entry(block: np.ndarray, index: tuple[int, ...]) -> np.ndarray:
+    """The counts with the uses of one entry spread over the others of its row."""
+    less = block.copy()
+    row = less[index[:-1]]
+    uses, row[index[-1]] = row[index[-1]], 0.0
+    row *= 1 + uses / row.sum()
+    return less
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_the_price_of_an_entry_is_what_is_saved_without_it(shared: bool) -> None:
+    rng = np.random.default_rng(0)
+    moves = 5 + rng.gamma(0.5, 400.0, (2, 3, 3))
+    moves[0, 1, 2] = moves[1, 0, 0] = 0.0
+    shown = 5 + rng.gamma(0.5, 400.0, (2, 3, 4))
+    counts = ExpectedCounts(np.zeros(3), moves, shown, 0.0, shared=shared)
+    start, *prices = entry_prices(counts)
+    assert not start.any()
+    for name, price, block in zip(("transitions", "observations"), prices, counts.blocks[1:], strict=True):
+        assert price.shape == block.shape
+        for index in np.ndindex(block.shape):
+            if block[index] == 0:
+                continue
+            less = without_entry(block, index)
+            if name == "observations" and shared:
+                less = np.concatenate([less, np.zeros_like(less)])
+            saved = complete_evidence(replace(counts, **{name: less})) - complete_evidence(counts)
+            assert price[index] == pytest.approx(saved, abs=0.1)
+
+
+# --- a log in which nothing is hidden --------------------------------------------------------------------
+
+
+def chain_log(steps: int) -> tuple[POMDP, Trajectory]:
+    """Three states that show themselves, moved by two actions."""
+    moves = [[[0.8, 0.2, 0], [0, 0.5, 0.5], [1, 0, 0]], [[0, 0, 1], [0.6, 0.2, 0.2], [0, 1, 0]]]
+    chain = POMDP(moves, np.tile(np.eye(3), (2, 1, 1)), [1.0, 0, 0], "departure")
+    return chain, simulate(chain, steps, rng=0)
+
+
+@pytest.mark.parametrize("steps", [60, 400])
+def test_the_evidence_of_a_chain_that_is_seen_is_its_exact_probability(steps: int) -> None:
+    """Integrated over all numbers in closed form: an urn for every row, and the names of what is in them."""
+    chain, trajectory = chain_log(steps)
+    likelihood = Likelihood.of(trajectory, "departure", chain)
+    ascent = climb(parameters_of(chain), likelihood, gain_tolerance=1e-9, gradient_tolerance=1e-7)
+    found = judged(ascent, likelihood)
+    moves = np.zeros((2, 3, 3))
+    states = trajectory.observations
+    np.add.at(moves, (trajectory.actions[:-1], states[:-1], states[1:]), 1)
+    shown = np.array([np.diag(np.bincount(states[trajectory.actions == a], minlength=3)) for a in (0, 1)])
+    exact = log(factorial(3)) - naming(3, 1)  # where it began
+    exact += sum(urn(row) for rows in moves for row in rows)
+    exact -= naming(sum(3 for rows in moves for row in rows if row.any()), int((moves > 0).sum()))
+    exact -= naming(18, int((shown > 0).sum()))  # every state shows one thing, which is certain then
+    assert found.log_likelihood + found.complete == pytest.approx(exact, abs=1e-5)
+    assert found.hidden == pytest.approx(
+        0, abs=1e-3 if steps == 60 else 0.2
+    )  # a long log's by sampled scores
+    assert found.score == found.log_likelihood + found.complete + found.hidden
+    assert found.seen_share == pytest.approx(1, abs=0.1)
+
+
+def test_a_log_that_hides_is_charged_less() -> None:
+    """The hallway rarely tells where one is; the same numbers with the states shown would cost more."""
+    model = domains.directional_hallway()
+    likelihood = Likelihood.of(simulate(model, 3_000, rng=0), "departure", model)
+    found = judged(climb(parameters_of(model), likelihood), likelihood)
+    assert found.hidden > 1
+    assert 0 < found.seen_share < 1
+    assert found.relief * found.free == pytest.approx(found.hidden)
+    assert found.complete == complete_evidence(found.ascent.counts)
+
+
+def test_a_parameter_is_an_entry_that_was_used_beside_another() -> None:
+    truth = domains.tmaze()
+    ascent = climb(parameters_of(truth), Likelihood.of(simulate(truth, 5_000, rng=3), "departure"))
+    rows = [*parameters_of(truth).transitions, *parameters_of(truth).observations]
+    assert free_parameters(ascent) == sum(int((row > 0).sum()) - 1 for matrix in rows for row in matrix)
+
+
+def test_a_state_without_use_costs_what_its_rows_would_cost_were_they_seen() -> None:
+    """One state as two that are the same: the likelihood stays, the numbers cost more, the log charges none of it."""
+    trajectory = simulate(domains.tiger(), 1_000, rng=0)
+    likelihood = Likelihood.of(trajectory, "departure")
+    shown = likelihood.log.seen / likelihood.log.seen.sum(axis=1, keepdims=True)
+    one = Parameters(np.ones(1), np.ones((3, 1, 1)), shown[:, None])
+    two = Parameters(np.full(2, 0.5), np.full((3, 2, 2), 0.5), np.repeat(shown[:, None], 2, axis=1))
+    single, twice = (judged(evaluated(each, likelihood), likelihood) for each in (one, two))
+    assert twice.log_likelihood == pytest.approx(single.log_likelihood)
+    assert twice.free == 2 * single.free + 6  # and where each of the six rows leads
+    assert twice.complete < single.complete - twice.free
+    assert twice.hidden > single.hidden + 20
+
+
+# --- what was not seen -----------------------------------------------------------------------------------
+
+
+def test_unseen_entries_become_unlikely_with_their_opportunities() -> None:
+    """The odds of all entries beforehand, times what an urn with one outcome more gives to the same draws."""
+    uses = np.array([[3.0, 0.0, 0.0], [20.0, 8.0, 0.0], [0.0, 0.0, 0.0]])
+    opportunities = np.broadcast_to(uses.sum(axis=1, keepdims=True), uses.shape)
+    odds = unseen_odds(uses, opportunities)
+    before = (3 + 1) / (9 - 3 + 1)  # three used of nine places
+
+    def unlikely(visits: int, used: int) -> float:
+        sizes = np.arange(visits)
+        return float(np.prod((sizes + used / 2) / (sizes + (used + 1) / 2)))
+
+    for row, expected in enumerate([unlikely(3, 1), unlikely(28, 2), 1.0]):
+        np.testing.assert_allclose(odds[row], before * expected)
+    assert odds[1, 0] < odds[0, 0] < odds[2, 0]
+
+
+def test_a_candidate_says_where_it_ended() -> None:
+    model = domains.tmaze()
+    likelihood = Likelihood.of(simulate(model, 500, rng=0), "departure", model)
+    ascent: Ascent = evaluated(parameters_of(model), likelihood)
+    found = judged(ascent, likelihood)
+    assert (found.n_states, found.log_likelihood) == (4, ascent.log_likelihood)
+    assert found.parameters is ascent.parameters
+    assert found.free == free_parameters(ascent)
