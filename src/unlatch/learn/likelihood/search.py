@@ -72,6 +72,8 @@ _IMPROVEMENT = 0.5
 """Nats of evidence by which a round must improve to count as a success."""
 _HANDICAP = 4
 """Times the leader's work that a search must wait for if it is behind."""
+_CLEARLY = 20.0
+"""Nats that a longer climb and the zeros of a model do not make up for."""
 _LEAST_PRICE = 1.0
 """Nats that a further state costs at least: its rows have to say where they lead and what they show."""
 
@@ -244,11 +246,12 @@ class _Search:
         return judged(evaluated(possible(best, larger), larger), larger).score
 
     def lacks_no_states_beside(self, leader: _Search, score: float, steps: int) -> bool:
-        """Whether the leader had more evidence with fewer states, and once it is done, with as many: those not counted
-        where nothing more happens. And once this one has had a round of its own."""
-        mine = self._seen.best.ascent.n_going_on + leader.done
+        """Whether the leader had more evidence with fewer states, and once it is done, clearly more with as many: those
+        not counted where nothing more happens. And once this one has had a round of its own."""
+        mine, clearly = self._seen.best.ascent.n_going_on, _CLEARLY if leader.done else np.inf
         return bool(self._rounds) and any(
-            n < mine and per_step > score / steps for n, per_step in leader.history
+            (n < mine and per_step * steps > score) or (n == mine and per_step * steps > score + clearly)
+            for n, per_step in leader.history
         )
 
     # --- rounds -------------------------------------------------------------------------------------
