@@ -146,8 +146,8 @@ def search_hypotheses(
 ) -> list[StateSearch]:
     """One search for each hypothesis, in turns, best first. A ``thorough`` one looks at all of the log.
 
-    A hypothesis is given up once the leader had more evidence with fewer states, or is done and had more with as many:
-    what it lacks is not states. What came first at the end is compared on the same steps.
+    A hypothesis is given up once the leader had clearly more evidence with fewer states, or is done and had it with as
+    many: what it lacks is not states. What came first at the end is compared on the same steps.
     """
     budget = Budget() if budget is None else budget
     streams = [rng] if len(hypotheses) == 1 else rng.spawn(len(hypotheses))
@@ -172,8 +172,7 @@ def _in_turns(searches: list[_Search]) -> None:
         scores = {search: search.score_on(most) for search in searches}
         leader = max(searches, key=lambda search: scores[search])
         for search in active:
-            behind = scores[search] < scores[leader] - _IMPROVEMENT
-            search.given_up = behind and search.lacks_no_states_beside(leader, scores[search], most)
+            search.given_up = search.lacks_no_states_beside(leader, scores[search], most)
         active = [search for search in active if not (search.done or search.given_up)]
 
 
@@ -246,12 +245,11 @@ class _Search:
         return judged(evaluated(possible(best, larger), larger), larger).score
 
     def lacks_no_states_beside(self, leader: _Search, score: float, steps: int) -> bool:
-        """Whether the leader had more evidence with fewer states, and once it is done, clearly more with as many: those
-        not counted where nothing more happens. And once this one has had a round of its own."""
-        mine, clearly = self._seen.best.ascent.n_going_on, _CLEARLY if leader.done else np.inf
+        """Whether the leader had clearly more evidence with fewer states, or once it is done, with as many: those not
+        counted where nothing more happens. And once this one has had a round of its own."""
+        mine = self._seen.best.ascent.n_going_on + leader.done
         return bool(self._rounds) and any(
-            (n < mine and per_step * steps > score) or (n == mine and per_step * steps > score + clearly)
-            for n, per_step in leader.history
+            n < mine and per_step * steps > score + _CLEARLY for n, per_step in leader.history
         )
 
     # --- rounds -------------------------------------------------------------------------------------
