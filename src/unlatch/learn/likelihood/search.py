@@ -146,8 +146,8 @@ def search_hypotheses(
 ) -> list[StateSearch]:
     """One search for each hypothesis, in turns, best first. A ``thorough`` one looks at all of the log.
 
-    A hypothesis is given up once the leader had clearly more evidence with fewer states, or is done and had it with as
-    many: what it lacks is not states. What came first at the end is compared on the same steps.
+    A hypothesis is given up once the leader is done and had clearly more evidence with no more states: what it lacks is
+    not states. What came first at the end is compared on the same steps.
     """
     budget = Budget() if budget is None else budget
     streams = [rng] if len(hypotheses) == 1 else rng.spawn(len(hypotheses))
@@ -245,11 +245,11 @@ class _Search:
         return judged(evaluated(possible(best, larger), larger), larger).score
 
     def lacks_no_states_beside(self, leader: _Search, score: float, steps: int) -> bool:
-        """Whether the leader had clearly more evidence with fewer states, or once it is done, with as many: those not
-        counted where nothing more happens. And once this one has had a round of its own."""
-        mine = self._seen.best.ascent.n_going_on + leader.done
-        return bool(self._rounds) and any(
-            n < mine and per_step * steps > score + _CLEARLY for n, per_step in leader.history
+        """Whether the leader, which is done, had clearly more evidence with as many states or fewer, those not counted
+        where nothing more happens. And once this one has had a round of its own."""
+        mine = self._seen.best.ascent.n_going_on
+        return bool(self._rounds and leader.done) and any(
+            n <= mine and per_step * steps > score + _CLEARLY for n, per_step in leader.history
         )
 
     # --- rounds -------------------------------------------------------------------------------------
