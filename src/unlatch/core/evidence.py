@@ -49,7 +49,7 @@ class Evidence:
         Nats relative to the chosen model, by emission, at the best number of states of each; only what was compared to
         the end.
     emissions_given_up : tuple of str
-        Those whose search ended early, as they had more states than another and were behind nevertheless.
+        Those whose search ended early, clearly behind another one that had fewer states, or as many and was done.
     predictive_states : int or None
         The number of states that predicts further steps best, among those compared to the end: where states are faint,
         fewer may predict better than the log has evidence for, or more. The chosen number if no other was seen to do

@@ -165,7 +165,8 @@ def certify_learned(pomdp: POMDP, steps: int) -> Certificate:
 
     What is taken for zero is three standard errors of a probability of a half, in a row that was visited as often as
     rows are on average: states that noise alone tells apart then count as alike, which can only spoil a proof. A
-    probability that the log has not used, and that is there only so that nothing unseen is impossible, is a zero.
+    probability that such a row has used less than half a time, and that is there only so that nothing unseen is
+    impossible, is a zero: the proof then rests on it, and says so.
     """
     visits = max(steps, 1) / (pomdp.n_actions * pomdp.n_states)
     return certify(_used(pomdp, visits), tolerance=min(0.5, 1.5 / float(np.sqrt(visits))), rng=0)

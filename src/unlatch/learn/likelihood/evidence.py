@@ -1,4 +1,4 @@
-"""Weigh the scores of different numbers of states."""
+"""Weigh the scores of different numbers of states, and see which number predicts best."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ def predictive_states(
     """The number of states whose model predicts further steps best, as far as models are at hand.
 
     The likelihood of the log flatters a model by about a nat for each of its parameters (Akaike). Where another number
-    comes out ahead by that, both models are climbed on the first part of the log and predict the rest.
+    is ahead once that is taken off, both are learned anew from the first part of the log, from where they are, and
+    predict the rest; the other must be ahead there by `SETTLED` nats.
     """
     expected = {n: candidate.log_likelihood - candidate.free for n, candidate in found.items()}
     other = max(expected, key=lambda n: expected[n], default=states)
@@ -64,8 +65,8 @@ def predictive_states(
 
 
 def _predicted(candidate: Candidate, part: Likelihood, whole: Likelihood) -> float:
-    """Log-likelihood of the rest of the log under the model that its first part leads to, which knows nothing of the
-    rest: not its zeros either."""
+    """Log-likelihood of the rest of the log under the model that its first part leads to. Its zeros are found anew too:
+    those of the whole log know the rest."""
     climbed = simplest(maximize(reopened(candidate.parameters, part), part), part).ascent
     try:
         opened, _ = with_established_zeros(climbed)

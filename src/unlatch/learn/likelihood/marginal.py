@@ -85,7 +85,7 @@ class Candidate:
 
 
 def judged(ascent: Ascent, likelihood: Likelihood) -> Candidate:
-    """The evidence for a model: of the probability of the log under it, whatever its numbers.
+    """A model with the evidence for it: the logarithm of the probability of the log, whatever the model's numbers.
 
     What the numbers cost is first taken as if the hidden states had been seen, where it is exact; then the log gets
     back what it cannot have charged.
@@ -97,11 +97,12 @@ def judged(ascent: Ascent, likelihood: Likelihood) -> Candidate:
 def complete_evidence(counts: ExpectedCounts) -> float:
     """Nats by which the evidence would differ from the likelihood if the expected counts had been seen.
 
-    Negative but for the number of ways to name the states, which are as many models.
+    Negative but for the number of ways to name the states, which are as many models. States that the log never leaves
+    and that never show anything have no names.
     """
     start, moves, *shown = counts.blocks
-    visited = (_used(moves) > 0).any(axis=0) | (_used(counts.observations) > 0).any(axis=0)
-    total = float(gammaln(visited.sum() + 1))
+    left = (_used(moves) > 0).any(axis=0)  # others, and those in which nothing more happens, are no choice of names
+    total = float(gammaln(left.sum() + 1))
     total += _of_block(start[None], len(start)) + _of_block(moves, len(start))
     for rows in shown:
         possible = (rows.sum(axis=-2) > 0).sum(axis=-1)  # what was ever shown after the action
@@ -131,18 +132,17 @@ def _entry_prices(rows: Floats, possible: ArrayLike) -> Floats:
     n, v = np.maximum(rows, USED), np.maximum(rows.sum(axis=-1), USED)
     m = np.maximum(used, 2)
     fewer = gammaln((m - 1) / 2) - gammaln(v + (m - 1) / 2) - gammaln(m / 2) + gammaln(v + m / 2)
-    own = (
-        gammaln(n + _JEFFREYS) - gammaln(_JEFFREYS) - n * np.log(n) + n
-    )  # n is what the others' own falls by
+    # The uses go to the others, whose own terms are then n lower in all.
+    own = gammaln(n + _JEFFREYS) - gammaln(_JEFFREYS) - n * np.log(n) + n
     prices: Floats = fewer[..., None] - own + choice
     return prices
 
 
 def unseen_odds(uses: Floats, opportunities: Floats) -> Floats:
-    """For every entry of a block, the odds that it is used if it was not seen after so many visits.
+    """For every entry of a block, the odds that it is used if it was not seen at so many opportunities.
 
-    Before the log they are those of all entries of the block. An entry that is used would not have stayed unseen
-    often: its place in the row has cost the row ever more of its evidence.
+    Before the log they are those of used entries among all of the block. An entry that is used seldom stays unseen for
+    long: to have a place for it costs the row the more of its evidence, the more often another one was taken.
     """
     used = _used(uses)
     entries, places = used.sum(), used.size * uses.shape[-1]

@@ -1,14 +1,15 @@
 """How many hidden states? Double the model, climb, prune what does not pay, until nothing pays.
 
 Doubling gives every state a copy and the whole model one persistent hidden bit, which is what a corridor needs:
-splitting single states shows no gain until the entire chain is split. Merging states back is judged by the evidence
-(`unlatch.learn.likelihood.marginal`), which also says beforehand which states it should pay to merge.
+splitting single states shows no gain until the entire chain is split. So these are split only where doubling did not
+pay. Merging states back is judged by the evidence (`unlatch.learn.likelihood.marginal`), which also says beforehand
+which states it should pay to merge.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -47,33 +48,46 @@ from unlatch.learn.significance import USED
 __all__ = ["StateSearch", "search_hypotheses", "search_states"]
 
 _STICKINESS = (0.9, 0.7, 0.5)
-"""How persistent the new hidden bit starts out; the best of the three is kept."""
+"""How persistent the new hidden bit starts out. The best of the three is kept, for the next rounds too as long as they
+pay."""
 
-_STEPS_PER_STATE = 4_000
-_STEPS_PER_PROBE = 2_000
-_MOST_PER_STATE = 40_000
 _LEAST_SAMPLE = 20_000
+_STEPS_PER_STATE = 4_000
+"""Steps that a search begins with, and for every state the least that it goes on with."""
+
 _LARGEST_SAMPLE = 300_000
-"""Steps that a search ends with, unless there are so many states that each would be seen too rarely."""
+_MOST_PER_STATE = 40_000
+"""Steps that a search ends with, and for every state as many where states are so many that each would be seen too
+rarely."""
+
+_STEPS_PER_PROBE = 2_000
+"""Steps for every state from which it is told which of several starts to climb on from."""
 
 _PROBING_PASSES = 20
 _DOUBLING_PASSES = 50
 _MERGING_PASSES = 20
+"""Passes of a climb at most: to see which start is promising, to go on from it, to see what a merge costs."""
+
 _PATIENCE = 2
+"""Rounds in a row that do not pay before a search ends: the next one draws other numbers."""
 
 _SPLITS, _SPLITS_KEPT = 16, 2
-"""States that are split one by one before a search is given up, the most visited first, and how many of these models
-are climbed on."""
+"""States that are split one by one where doubling did not pay, the most visited first, and how many of these models are
+climbed on."""
 
+_TIE = 0.01
+"""Nats of evidence that a merge may cost: states that are never visited are told from nothing."""
 _NOISE_GAIN = 2.0
 """Nats per parameter that fitting noise gains at most: half a nat on average where the likelihood is a parabola, but a
 doubled model has many ways to do so and keeps the best."""
 _IMPROVEMENT = 0.5
 """Nats of evidence by which a round must improve to count as a success."""
 _HANDICAP = 4
-"""Times the leader's work that a search must wait for if it is behind."""
+"""A search that is behind has its turn when the leader has worked so many times as much."""
 _CLEARLY = 20.0
 """Nats that a longer climb and the zeros of a model do not make up for."""
+_BY_CHANCE = 0.02
+"""Share by which the evidence of two parts of a log may differ, in proportion to their steps: .7 % was seen."""
 _LEAST_PRICE = 1.0
 """Nats that a further state costs at least: its rows have to say where they lead and what they show."""
 
@@ -97,7 +111,8 @@ class StateSearch:
     hypothesis : Hypothesis
         How the log was taken to have come about.
     given_up : bool
-        True if the search ended early because another hypothesis did better with fewer states.
+        True if the search ended early because another hypothesis had clearly more evidence with fewer states, or was
+        done and had it with as many.
     """
 
     best: Candidate
@@ -127,9 +142,10 @@ def search_states(
 ) -> StateSearch:
     """Find the number of states and a model near the maximum of the likelihood.
 
-    The search works on the first part of the log, and on more of it as states get rarer. It begins from a
-    single state and from every model in ``starts``. Without ``max_states`` only the log bounds the states. At the end
-    of the budget, or on Ctrl-C, the best model seen comes back, at worst the better of a single state and the starts.
+    The search works on the first part of the log, and on more of it as there are more states and before it ends. It
+    begins from a single state and from every model in ``starts``. Without ``max_states`` only the log bounds the
+    states. At the end of the budget, or on Ctrl-C, the best model seen comes back, at worst the better of a single
+    state and the starts.
     """
     hypothesis = Hypothesis(log, emission, starts=tuple(starts))
     (found,) = search_hypotheses([hypothesis], max_states=max_states, budget=budget, rng=rng)
@@ -144,10 +160,11 @@ def search_hypotheses(
     budget: Budget | None = None,
     rng: np.random.Generator,
 ) -> list[StateSearch]:
-    """One search for each hypothesis, in turns, best first. A ``thorough`` one looks at all of the log.
+    """One search for each hypothesis, in turns; what they found, the best first. If ``thorough``, each looks at all of
+    the log before it ends.
 
     A hypothesis is given up once the leader is done and had clearly more evidence with no more states: what it lacks is
-    not states. What came first at the end is compared on the same steps.
+    not states. At the end the models of all are climbed on the same steps, and compared there.
     """
     budget = Budget() if budget is None else budget
     streams = [rng] if len(hypotheses) == 1 else rng.spawn(len(hypotheses))
@@ -163,8 +180,8 @@ def search_hypotheses(
 
 def _in_turns(searches: list[_Search]) -> None:
     """A round at a time to the search that has worked least, so that one that needs many states does not hold up one
-    that needs few; those behind the leader get a part of its share. By multiplications, not by the clock, so that a
-    seed repeats it."""
+    that needs few; the work of those behind the leader counts `_HANDICAP` times. In multiplications, not by the clock,
+    so that a seed repeats it."""
     leader, active = searches[0], list(searches)
     while active:
         min(active, key=lambda search: search.work * (1 if search is leader else _HANDICAP)).advance()
@@ -172,11 +189,14 @@ def _in_turns(searches: list[_Search]) -> None:
         scores = {search: search.score_on(most) for search in searches}
         leader = max(searches, key=lambda search: scores[search])
         for search in active:
-            search.given_up = search.lacks_no_states_beside(leader, scores[search], most)
+            search.given_up = search is not leader and search.lacks_no_states_beside(
+                leader, scores[search], most
+            )
         active = [search for search in active if not (search.done or search.given_up)]
 
 
 def _on_the_same_steps(searches: list[_Search]) -> None:
+    """Those that have looked at less of the log go on to where the others are, those given up as well."""
     most = max(search.steps for search in searches)
     for search in searches:
         if search.steps < most:
@@ -214,9 +234,9 @@ class _Search:
         self._seen = _Seen(max_states)
         self._stickiness: tuple[float, ...] = _STICKINESS
         self._failures = 0
-        self.done = self.given_up = False
+        self.done = self.given_up = self._asked = False
         self.work = 0.0
-        self.history: list[tuple[int, float]] = []  # states and evidence per step, after every round
+        self.history: list[tuple[int, float, int]] = []  # states, evidence and steps, after every round
 
     @property
     def steps(self) -> int:
@@ -245,11 +265,14 @@ class _Search:
         return judged(evaluated(possible(best, larger), larger), larger).score
 
     def lacks_no_states_beside(self, leader: _Search, score: float, steps: int) -> bool:
-        """Whether the leader, which is done, had clearly more evidence with as many states or fewer, those not counted
-        where nothing more happens. And once this one has had a round of its own."""
+        """Whether this search has had a round, and the leader, which is done, had clearly more evidence with as many
+        states or fewer. States in which nothing more happens are not counted. What the leader had on other steps is
+        taken in proportion, and must be ahead by more than parts of a log differ by chance."""
         mine = self._seen.best.ascent.n_going_on
         return bool(self._rounds and leader.done) and any(
-            n <= mine and per_step * steps > score + _CLEARLY for n, per_step in leader.history
+            n <= mine
+            and others * steps / on > score + _CLEARLY + (_BY_CHANCE * abs(score) if on != steps else 0.0)
+            for n, others, on in leader.history
         )
 
     # --- rounds -------------------------------------------------------------------------------------
@@ -282,7 +305,7 @@ class _Search:
         if wanted > self.steps:
             self.move_to(wanted)
         success = self._round()
-        self.history.append((self._seen.best.ascent.n_going_on, self._seen.best.score / self.steps))
+        self.history.append((self._seen.best.ascent.n_going_on, self._seen.best.score, self.steps))
         if success:
             self._failures = 0
             return
@@ -290,14 +313,33 @@ class _Search:
         if self.steps < self._largest_sample():  # before giving up, look at more of the log
             self.move_to(self._largest_sample())
         elif self._failures >= _PATIENCE or self._explains_all():
-            self.done = True
+            self.done = self._explains_all() or not self._second_opinion()
+
+    def _second_opinion(self) -> bool:
+        """Whether a search from scratch, with other random numbers, leads to more evidence; asked once."""
+        if self._asked:
+            return False
+        self._asked, before = True, self._seen.best.score
+        other = _Search(replace(self._hypothesis, starts=()), self._max_states, self._thorough, self._rng)
+        other.begin()
+        while not other.done and other._failures == 0:
+            other.advance()
+        self.work += other.work
+        self._pruned(self._climb(opened(other._seen.best.parameters, self._likelihood.log), _DOUBLING_PASSES))
+        self._rounds.append(
+            f"{self._likelihood.steps} steps: from scratch to {other._seen.best.n_states} states, "
+            f"evidence {before:.1f} to {self._seen.best.score:.1f}"
+        )
+        self._failures = 0
+        return self._seen.best.score > before + _IMPROVEMENT
 
     def _explains_all(self) -> bool:
         """Whether a further state could not gain what it costs."""
         return self._seen.best.log_likelihood > -_LEAST_PRICE
 
     def _round(self) -> bool:
-        """Double, climb, prune; True if that paid in more states."""
+        """Double, climb, prune; where that leads to no more states, save entries and prune, and try one state more.
+        True if more states paid."""
         best = self._seen.best
         doubled = self._doubled(best)
         pruned = self._pruned(doubled)
@@ -315,7 +357,8 @@ class _Search:
         return success
 
     def _doubled(self, best: Candidate) -> Candidate:
-        """Twice the states, from the most promising start; what led to success the last time does so again."""
+        """Twice the states, from the most promising start. The stickiness that paid in the last round is not compared
+        with others again."""
         parted = with_endings(best.parameters, self._likelihood.log, self._likelihood.emission)
         likelihood = self._for_probes(best.n_states)
         probes = {
@@ -327,8 +370,8 @@ class _Search:
         return self._climb(probes[promising].parameters, _DOUBLING_PASSES)
 
     def _one_more(self, doubled: Candidate, best: Candidate) -> Candidate:
-        """The best model with a single state more, which the evidence is about: the doubled one merged, and the one
-        before with a state split."""
+        """The best model with a single state more: the doubled one with the best pairs merged, or the one before with a
+        state split; also with as few entries as it can do with."""
         chosen = disjoint_pairs(merge_gains(doubled).pairs)[: doubled.n_states - best.n_states - 1]
         merged = merged_states(doubled.parameters, chosen, doubled.ascent.visits)
         common = np.argsort(-np.where(best.parameters.terminal, 0.0, best.ascent.visits), kind="stable")
@@ -344,8 +387,8 @@ class _Search:
         return max(first, self._saving(first), key=lambda candidate: candidate.score)
 
     def _saving(self, candidate: Candidate) -> Candidate:
-        """The model with as few entries as it can do with, which costs less; and states are merged more easily that
-        have less to differ in."""
+        """The model after `thrifty` and a climb. With fewer entries it costs less, and states are merged more easily
+        that have less to differ in."""
         start = thrifty(candidate.ascent, self._likelihood)
         return candidate if start is None else self._climb(start, _DOUBLING_PASSES)
 
@@ -360,7 +403,8 @@ class _Search:
         return whole if self._thorough else min(most, whole)
 
     def move_to(self, steps: int) -> None:
-        """Continue on a larger part of the log: scores of the smaller part no longer compare."""
+        """Continue on a larger part of the log, from the best model and a single state: scores of the smaller part do
+        not compare."""
         larger = self._hypothesis.likelihood(steps)
         before = with_endings(self._seen.best.parameters, larger.log, larger.emission)
         if before.n_states > self._max_states:
@@ -404,8 +448,8 @@ class _Search:
     def _pruned(self, candidate: Candidate) -> Candidate:
         """Merge states while that improves the evidence.
 
-        A merge that costs no more than noise would gain is taken at once. If none does, the best of the cheapest
-        pairs is, so that two states that the log tells apart are not merged merely because the model has too many.
+        A merge that costs no more than noise would gain is taken at once. If none is, the best of the single pairs that
+        were tried is, so that two states that the log tells apart are not merged merely because the model has too many.
         """
         current = candidate
         while current.n_states > 1:
@@ -429,7 +473,7 @@ class _Search:
         best: Candidate | None = None
         for pairs in merge_proposals(current):
             merged = self._with_merged(current, pairs)
-            if merged is None or merged.score <= current.score:
+            if merged is None or merged.score < current.score - _TIE:
                 continue
             lost = current.log_likelihood - merged.log_likelihood
             if lost < _NOISE_GAIN * (current.free - merged.free):

@@ -40,6 +40,7 @@ _FIRST_SAMPLE = 300_000
 """Steps on which zeros are judged, unless the search needed more; a longer log then only sharpens the numbers."""
 
 _RANDOM_STARTS = 8
+"""Climbs from random models for a number of states that was asked for and that the search has not seen."""
 
 _FOR_THE_SEARCH = 2 / 3
 _FOR_THE_CLIMB = 0.8
@@ -49,7 +50,7 @@ _CLOSE = 20.0
 """Nats that a longer climb and the zeros of a model may still make up for: within them a hypothesis is climbed too."""
 
 _NOTHING = 1.0
-"""Nats that are not worth another climb."""
+"""Nats of the log left to explain that are not worth opening zeros for."""
 
 _MERGES_TRIED = 3
 """Pairs of states whose merging is climbed from, to find the best model with a state fewer."""
@@ -173,8 +174,8 @@ class _Contender:
 
 
 def _finished(parameters: Parameters, sample: Likelihood) -> Candidate:
-    """The maximum near a model, with its zeros. Those of the search are opened where they may be wrong: they were set
-    for speed."""
+    """The maximum near a model, with its zeros, and with shared rows if there is no less evidence for these. The zeros
+    of the search were set for speed: they are opened where they may be wrong, unless all is explained with them."""
     start = parameters if _explains_all(parameters, sample) else reopened(parameters, sample)
     found = simplest(maximize(start, sample), sample)
     shared = _with_shared_rows(found, sample)
@@ -269,7 +270,8 @@ class _Rivals:
     def compare(self) -> None:
         """Finish the nearest rivals; one that turns out better takes the place of the best, and has rivals itself.
 
-        No evidence for a model is larger than its likelihood: a rival that another one beats even so is not finished.
+        Evidence is hardly ever larger than the likelihood: a rival whose likelihood is below the evidence for another
+        rival is not finished, and keeps the score of its short climb.
         """
         while missing := [n for n in self._nearest() if n not in self.finished]:
             climbed = [self._climbed(states) for states in missing]
@@ -291,7 +293,8 @@ class _Rivals:
         return fewer + [min(more) for more in [[n for n in self._search.models if n > states]] if more]
 
     def _climbed(self, states: int) -> Candidate:
-        """The best known model with so many states: that of the search, or the best one with two states merged."""
+        """The likeliest model with so many states after a short climb: from that of the search or, for a state fewer,
+        from the best model with two of its states merged."""
         found = [self._search.models[states].parameters] if states in self._search.models else []
         if states == self.best.n_states - 1:
             found += [
@@ -302,7 +305,7 @@ class _Rivals:
         return judged(max(climbed, key=lambda ascent: ascent.log_likelihood), self.likelihood)
 
     def move_to(self, likelihood: Likelihood) -> None:
-        """Climb the best and its strongest rival on more of the log."""
+        """Climb the best and its strongest rival on more of the log, with the zeros that they have."""
         self.likelihood = likelihood
         ranked = sorted(self.finished.values(), key=lambda found: -found.score)[:2]
         self.finished = {}

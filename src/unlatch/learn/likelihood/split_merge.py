@@ -1,4 +1,4 @@
-"""Models with more states and with fewer: doubling, merging, and what a merge should cost."""
+"""Models with more states and with fewer: doubling, splitting, merging, and what a merge should gain."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ _UNUSED = 1e-3
 """Expected uses below which an entry of a candidate is dropped."""
 
 _MERGES_TRIED = 6
+"""Pairs that are merged one by one, each with a climb of its own."""
 
 Pair = tuple[int, int]
 
@@ -43,8 +44,9 @@ Pair = tuple[int, int]
 def tidied(ascent: Ascent) -> Ascent:
     """The model with entries that are not used set to zero, which costs next to nothing and makes passes cheap.
 
-    A zero never comes back, and may yet be wrong: what is learned in the end starts from a `smoothed` model. Where
-    episodes begin nothing is dropped: a single episode uses that row once.
+    A climb never opens a zero again, and it may yet be wrong: what is learned in the end starts from a model whose
+    zeros were opened where the log may want them (`unlatch.learn.likelihood.starts.reopened`). Where episodes begin
+    nothing is dropped: a single episode uses that row once.
     """
     counts, old = ascent.counts, ascent.parameters
     dropped = [_without_unused(rows, uses) for rows, uses in zip(old, counts.blocks, strict=True)]
@@ -52,7 +54,7 @@ def tidied(ascent: Ascent) -> Ascent:
 
 
 def _without_unused(rows: Floats, uses: Floats) -> Floats:
-    """Rows without visits stay as they are."""
+    """Rows without their unused entries; those without visits stay as they are."""
     used = np.where(uses < _UNUSED, 0.0, rows)
     total = used.sum(axis=-1, keepdims=True)
     result: Floats = np.where(total > 0.5, used / np.where(total > 0, total, 1.0), rows)
@@ -133,9 +135,10 @@ def with_shared_rows(ascent: Ascent) -> Parameters:
 def merge_proposals(candidate: Candidate) -> Iterator[list[Pair]]:
     """Pairs of states to merge at once, the most promising first.
 
-    First half of all states at once, then fewer and fewer, among these as many as should gain; then the best pairs one
-    by one: after a doubling that did not pay every state has a twin, and merging twins singly would take long. What
-    should not gain is tried too: how much a climb makes up for cannot be told beforehand, only who comes first.
+    First every state with another, then half as many pairs, and so on, and in its place the number of pairs that should
+    gain; then the best pairs one by one. After a doubling that did not pay every state has a twin, and merging twins
+    singly would take long. What should not gain is tried too: how much a climb makes up for cannot be told beforehand,
+    only who comes first.
     """
     pairs, gains = merge_gains(candidate)
     disjoint = disjoint_pairs(pairs)

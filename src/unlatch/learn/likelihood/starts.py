@@ -34,13 +34,13 @@ __all__ = [
 DENSE_STATES = 8
 """States up to which zeros do not make passes faster."""
 
-_TRIAL_WORK = 500_000_000
-"""Multiplications of one pass with all zeros open: less than a second."""
-
 _TRIALS = 3
 _GROWN = 2.0
 """Passes that a zero is opened for, and the growth by which it shows that it is wanted. Noise alone makes half of all
 grow a little."""
+
+_TRIAL_WORK = 500_000_000
+"""Multiplications of one such pass, events times states squared, at most: less than a second."""
 
 _NEGLIGIBLE = 1e-12
 """Probability to go on below which a row is taken to end the episode for certain."""
@@ -208,8 +208,9 @@ def reopened(parameters: Parameters, likelihood: Likelihood) -> Parameters:
     """The model with those of its zeros open that the log may want to use.
 
     All are opened a little, and a few passes of EM tell: an entry grows in each of them exactly if the likelihood rises
-    with it. Those that do not grow are closed again. With very many states only the beginning of the log is asked; few,
-    where a zero saves no time, are left all open.
+    with it. Those that do not grow enough are closed again. A pass with all zeros open is dear: with many states only
+    as much of the log is asked, from its beginning, as `_TRIAL_WORK` allows. With few states, where a zero saves no
+    time, all stay open.
     """
     opening = smoothed(parameters, likelihood.log)
     if parameters.n_states <= DENSE_STATES:

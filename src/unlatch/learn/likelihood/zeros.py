@@ -1,5 +1,5 @@
-"""Zeros that the log supports: entries without which there is more evidence for the model, found from the maximum of
-the likelihood."""
+"""Zeros that the log supports: entries without which there is no less evidence for the model, found from the maximum of
+the likelihood; and which of them it had too few opportunities against."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ with many states. With few the halves go down to single entries: what is left op
 it is, and with it a runner-up."""
 
 _NO_DIFFERENCE = 0.5
-"""Nats of evidence, of all that was gained, that may be given up for further zeros: an entry that the log does not use
-costs nothing and is better gone."""
+"""Nats below the most evidence found that further zeros may leave: an entry that the log does not use costs nothing and
+is better gone."""
 
 _NEGLIGIBLE = 1e-9
 
@@ -51,10 +51,10 @@ def maximize(start: Parameters, likelihood: Likelihood, *, passes: int = 400) ->
 
 
 def simplest(whole: Ascent, likelihood: Likelihood, *, passes: int = 400) -> Candidate:
-    """The model near a maximum with those entries set to zero without which there is more evidence for it.
+    """The model near a maximum with those entries set to zero without which there is more evidence for it, or as much.
 
-    Zeros are looked for in two ways, one by one from the maximum and by `thrifty`; the better model is taken. At the
-    end of the budget it is the best found by then, once the first is judged.
+    Zeros are looked for twice, from the maximum and from where `thrifty` leads; the better model is taken. At the end
+    of the budget it is the best found by then, once the first is judged.
     """
     best = judged(whole, likelihood)
     with ending():
@@ -71,10 +71,11 @@ def simplest(whole: Ascent, likelihood: Likelihood, *, passes: int = 400) -> Can
 def with_established_zeros(ascent: Ascent) -> tuple[Parameters, int]:
     """The model whose zeros the log had opportunities against, and in how many rows others were opened.
 
-    What a row never showed may still happen: as often as the evidence allows, in which unseen entries are used as
-    likely as others and would then have shown up with the visits. Where that makes something unseen likely in a log as
-    long as this one, the row's zeros become as small probabilities, and a log that shows one is not impossible. Rows
-    without visits mean nothing, and where episodes begin is left alone.
+    What a row never showed may still happen, as often as the evidence allows: beforehand an unseen entry is used as
+    likely as others are, and then it should have shown up with the visits. Where a log as long as this one should show
+    something unseen of a row `UNSEEN` times or more, the row's zeros, and what a climb has left next to zero, become
+    as small probabilities, and a log that shows one is not impossible. Rows without visits mean nothing, and where
+    episodes begin is left alone.
     """
     start, moves, *shown = zip(ascent.parameters, ascent.counts.blocks, strict=True)
     blocks, opened_rows = [start[0]], 0
@@ -93,7 +94,7 @@ def with_established_zeros(ascent: Ascent) -> tuple[Parameters, int]:
 def _expected_unseen(uses: Floats, unseen: Flags, among_states: bool) -> Floats:
     """How often a log as long as this one should show, of every row, each entry that this one did not.
 
-    A symbol that no state has shown after an action had the opportunities of all of them.
+    A symbol that no state has shown after an action had the opportunities of all of them, and not of the row alone.
     """
     visits = np.broadcast_to(uses.sum(axis=-1, keepdims=True), uses.shape)
     opportunities = visits
@@ -154,7 +155,8 @@ def _without(
 def _climbed_without(
     current: Candidate, entries: list[Entry], likelihood: Likelihood, passes: int, least: float
 ) -> Candidate | None:
-    """The maximum without these entries, or None if the log is impossible without them or there is less evidence."""
+    """The maximum without these entries, or None if the log is impossible without them or the climb has no hope of
+    leaving so much evidence."""
     simpler = _zeroed(current.parameters, entries)
     if simpler is None:
         return None
