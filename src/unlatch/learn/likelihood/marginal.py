@@ -101,7 +101,9 @@ def complete_evidence(counts: ExpectedCounts) -> float:
     and that never show anything have no names.
     """
     start, moves, *shown = counts.blocks
-    left = (_used(moves) > 0).any(axis=0)  # others, and those in which nothing more happens, are no choice of names
+    left = (_used(moves) > 0).any(
+        axis=0
+    )  # others, and those in which nothing more happens, are no choice of names
     total = float(gammaln(left.sum() + 1))
     total += _of_block(start[None], len(start)) + _of_block(moves, len(start))
     for rows in shown:

@@ -30,6 +30,7 @@ from unlatch.learn.likelihood.split_merge import (
     merged_states,
     split_state,
     tidied,
+    without_unvisited,
 )
 from unlatch.learn.likelihood.starts import (
     DENSE_STATES,
@@ -451,7 +452,8 @@ class _Search:
         A merge that costs no more than noise would gain is taken at once. If none is, the best of the single pairs that
         were tried is, so that two states that the log tells apart are not merged merely because the model has too many.
         """
-        current = candidate
+        visited = without_unvisited(candidate.ascent)
+        current = candidate if visited is None else self._climb(visited, _MERGING_PASSES)
         while current.n_states > 1:
             simpler = self._merged(current)
             if simpler is None:

@@ -25,6 +25,7 @@ __all__ = [
     "split_state",
     "tidied",
     "with_shared_rows",
+    "without_unvisited",
 ]
 
 _OBSERVATION_NOISE = 0.5
@@ -86,6 +87,24 @@ def doubled_states(
             else _jittered(parameters.rewards[:, origin], jitter * _OBSERVATION_NOISE, rng)
         ),
         terminal=parameters.terminal[origin],
+    )
+
+
+def without_unvisited(ascent: Ascent) -> Parameters | None:
+    """The model without the states that the log never visits; None if it visits all. Ends stay: the log has them."""
+    kept = np.flatnonzero((ascent.visits > USED) | ascent.parameters.terminal)
+    old = ascent.parameters
+    if len(kept) == old.n_states or not len(kept):
+        return None
+    transitions = old.transitions[:, kept][:, :, kept]
+    total, start = transitions.sum(axis=2, keepdims=True), old.initial[kept]
+    return Parameters(
+        initial=start / start.sum() if start.sum() > 0 else np.full(len(kept), 1 / len(kept)),
+        transitions=np.where(total > 0, transitions / np.where(total > 0, total, 1.0), 1 / len(kept)),
+        observations=old.observations[:, kept],
+        first=None if old.first is None else old.first[kept],
+        rewards=None if old.rewards is None else old.rewards[:, kept],
+        terminal=old.terminal[kept],
     )
 
 
