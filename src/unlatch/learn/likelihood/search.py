@@ -69,7 +69,6 @@ _DOUBLING_PASSES = 50
 _MERGING_PASSES = 20
 """Passes of a climb at most: to see which start is promising, to go on from it, to see what a merge costs."""
 
-_PATIENCE = 2
 """Rounds in a row that do not pay before a search ends: the next one draws other numbers."""
 
 _SPLITS, _SPLITS_KEPT = 16, 2
@@ -313,7 +312,7 @@ class _Search:
         self._failures += 1
         if self.steps < self._largest_sample():  # before giving up, look at more of the log
             self.move_to(self._largest_sample())
-        elif self._failures >= _PATIENCE or self._explains_all():
+        else:
             self.done = self._explains_all() or not self._second_opinion()
 
     def _second_opinion(self) -> bool:
@@ -322,6 +321,7 @@ class _Search:
             return False
         self._asked, before = True, self._seen.best.score
         other = _Search(replace(self._hypothesis, starts=()), self._max_states, self._thorough, self._rng)
+        other._asked = True
         other.begin()
         while not other.done and other._failures == 0:
             other.advance()
@@ -345,8 +345,9 @@ class _Search:
         doubled = self._doubled(best)
         pruned = self._pruned(doubled)
         if pruned.n_states <= best.n_states:
-            others = self._pruned(self._saving(doubled)), self._one_more(doubled, best)
-            pruned = max(pruned, *others, key=lambda found: found.score)
+            pruned = max(pruned, self._one_more(doubled, best), key=lambda found: found.score)
+            if not self._explains_all():
+                pruned = max(pruned, self._pruned(self._saving(doubled)), key=lambda found: found.score)
         self._rounds.append(
             f"{self._likelihood.steps} steps: {best.n_states} states doubled and pruned to {pruned.n_states}, "
             f"evidence {best.score:.1f} to {pruned.score:.1f}"
