@@ -265,12 +265,13 @@ class _Search:
         return judged(evaluated(possible(best, larger), larger), larger).score
 
     def lacks_no_states_beside(self, leader: _Search, score: float, steps: int) -> bool:
-        """Whether this search has had a round, and the leader, which is done, had clearly more evidence with as many
-        states or fewer. States in which nothing more happens are not counted. What the leader had on other steps is
-        taken in proportion, and must be ahead by more than parts of a log differ by chance."""
-        mine = self._seen.best.ascent.n_going_on
+        """Whether this search has had a round, and the leader, which is done, had clearly more evidence with fewer
+        states, or with as many if the last round here did not pay. States in which nothing more happens are not
+        counted. What the leader had on other steps is taken in proportion, and must be ahead by more than parts of a
+        log differ by chance."""
+        mine = self._seen.best.ascent.n_going_on + (self._failures > 0)
         return bool(self._rounds and leader.done) and any(
-            n <= mine
+            n < mine
             and others * steps / on > score + _CLEARLY + (_BY_CHANCE * abs(score) if on != steps else 0.0)
             for n, others, on in leader.history
         )
@@ -353,7 +354,8 @@ class _Search:
             f"evidence {best.score:.1f} to {pruned.score:.1f}"
         )
         reached = self._seen.best
-        success = reached.n_states > best.n_states and reached.score > best.score + _IMPROVEMENT
+        least = _IMPROVEMENT if reached.n_states > best.n_states else _CLEARLY
+        success = reached.score > best.score + least
         if not success:
             self._stickiness = _STICKINESS
         return success

@@ -32,6 +32,7 @@ from unlatch.learn.likelihood.starts import (
     smoothed,
 )
 from unlatch.learn.likelihood.zeros import maximize, simplest, with_established_zeros
+from unlatch.learn.significance import USED
 from unlatch.learn.state_order import canonical_order
 
 __all__ = ["Selection", "select_states"]
@@ -283,8 +284,9 @@ class _Rivals:
 
     def _add(self, rival: Candidate) -> None:
         self.finished[rival.n_states] = rival
-        if rival.score > self.best.score:
-            self.best = rival
+        live = ~rival.parameters.terminal
+        if rival.score > self.best.score and rival.ascent.visits[live].min() > USED:
+            self.best = rival  # with a state that is never visited it is a model with fewer
 
     def _nearest(self) -> list[int]:
         """A state fewer, and the next number above that the search has seen."""

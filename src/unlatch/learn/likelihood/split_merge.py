@@ -191,7 +191,9 @@ def merge_gains(candidate: Candidate) -> Merges:
     ends = np.flatnonzero(terminal)
     lost = moves.lost + sum(change.lost for change in shown)
     lost[ends[:, None], ends] = _ending_costs(counts.transitions[:, :, terminal])
-    gains = -candidate.seen_share * lost - np.log(counts.n_states)
+    left = (counts.transitions > USED).any(axis=(0, 2))
+    names = np.log(max(left.sum(), 1)) * np.outer(left, left)  # a state that is never left has none to lose
+    gains = -candidate.seen_share * lost - names
     for change in (moves, *shown):
         gains += change.saved - candidate.relief * (change.used - change.rows)
     i, j = np.triu_indices(len(gains), 1)
