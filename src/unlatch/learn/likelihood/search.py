@@ -175,7 +175,8 @@ def search_hypotheses(
     with budget.ending():
         _in_turns(searches)
         _on_the_same_steps(searches)
-    return sorted((search.outcome() for search in searches), key=lambda found: -found.best.score)
+    found = [search.outcome() for search in searches]  # cut short, they may have got to different steps
+    return sorted(found, key=lambda outcome: -outcome.best.score / max(outcome.steps, 1))
 
 
 def _in_turns(searches: list[_Search]) -> None:

@@ -108,7 +108,7 @@ def select_states(
     contenders = [_Contender(search, search.best) for search in searches]
     if states is not None:
         contenders = [_with_states(search, states, budget, rng) for search in searches]
-    contenders.sort(key=lambda contender: -contender.chosen.score)
+    contenders.sort(key=lambda contender: -contender.chosen.score / contender.search.steps)
     first = contenders[0]
     best, finished, rivals = replace(first.chosen.ascent, converged=False), False, _Rivals(first)
     predictive: int | None = None
@@ -212,7 +212,12 @@ def _noise(found: Candidate) -> float:
 
 def _finished_where_close(contenders: list[_Contender]) -> list[_Contender]:
     """The contenders, the first with its final model, and so those that come close to it; the best first."""
-    close = [c for c in contenders if c.chosen.score > contenders[0].chosen.score - _CLOSE]
+    first = contenders[0]
+    close = [
+        c
+        for c in contenders
+        if c.search.steps == first.search.steps and c.chosen.score > first.chosen.score - _CLOSE
+    ]
     finished = [close[0].finish()]
     with ending():  # at the end of the budget the others stay as they are
         for contender in close[1:]:
@@ -336,7 +341,10 @@ def _evidence(rivals: _Rivals, contenders: list[_Contender], *, fixed: bool) -> 
     return replace(
         weighed,
         emission_scores={
-            str(other.hypothesis): _behind(other, first) for other in contenders if other not in given_up
+            str(other.hypothesis): _behind(other, first)
+            for other in contenders
+            if other not in given_up
+            and other.search.steps == first.search.steps  # else it was cut short before
         },
         emissions_given_up=tuple(str(other.hypothesis) for other in given_up),
     )
