@@ -137,6 +137,20 @@ def test_the_price_of_an_entry_is_what_is_saved_without_it(shared: bool) -> None
             assert price[index] == pytest.approx(saved, abs=0.1)
 
 
+@pytest.mark.parametrize("uses", [2.0, 20.0, 300.0])
+def test_the_price_of_an_entry_is_what_closing_it_saves(uses: float) -> None:
+    moves = np.array([[[uses, 400.0, 600.0 - uses], [500.0, 250.0, 250.0], [1_000.0, 0.0, 0.0]]])
+    shown = np.array([[[1_000.0, 0.0], [0.0, 1_000.0], [500.0, 500.0]]])
+    counts = ExpectedCounts(
+        initial=np.array([1.0, 0.0, 0.0]), transitions=moves, observations=shown, log_likelihood=0.0
+    )
+    closed = moves.copy()
+    closed[0, 0, 0] = 0.0
+    closed[0, 0] *= 1_000.0 / closed[0, 0].sum()
+    saved = complete_evidence(replace(counts, transitions=closed)) - complete_evidence(counts)
+    assert entry_prices(counts)[1][0, 0, 0] == pytest.approx(saved, abs=0.1)
+
+
 # --- a log in which nothing is hidden --------------------------------------------------------------------
 
 

@@ -69,8 +69,6 @@ _DOUBLING_PASSES = 50
 _MERGING_PASSES = 20
 """Passes of a climb at most: to see which start is promising, to go on from it, to see what a merge costs."""
 
-"""Rounds in a row that do not pay before a search ends: the next one draws other numbers."""
-
 _SPLITS, _SPLITS_KEPT = 16, 2
 """States that are split one by one where doubling did not pay, the most visited first, and how many of these models are
 climbed on."""
@@ -111,8 +109,8 @@ class StateSearch:
     hypothesis : Hypothesis
         How the log was taken to have come about.
     given_up : bool
-        True if the search ended early because another hypothesis had clearly more evidence with fewer states, or was
-        done and had it with as many.
+        True if the search ended early because another hypothesis was done and had clearly more evidence with no more
+        states.
     """
 
     best: Candidate
@@ -342,7 +340,7 @@ class _Search:
 
     def _round(self) -> bool:
         """Double, climb, prune; where that leads to no more states, save entries and prune, and try one state more.
-        True if more states paid."""
+        True if that paid: in more states, or in a clearly better model."""
         best = self._seen.best
         doubled = self._doubled(best)
         pruned = self._pruned(doubled)

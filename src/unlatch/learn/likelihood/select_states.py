@@ -131,7 +131,7 @@ def select_states(
     pomdp, counts, log_likelihood, notes = budget.insist(lambda: _returned(best, hypothesis))
     evidence = replace(
         _evidence(rivals, contenders, fixed=states is not None),
-        predictive_states=predictive or rivals.best.n_states,
+        predictive_states=predictive,
     )
     return Selection(
         pomdp=pomdp,

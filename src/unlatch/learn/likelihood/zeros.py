@@ -200,11 +200,8 @@ def _insignificant(current: Candidate, likelihood: Likelihood) -> list[Entry]:
     worth = 0.5 * halves**2 / np.maximum(np.diag(covariance), 1e-300)
     places = roots.places()
     chosen: list[int] = []
-    loss, saved, inverse = (
-        0.0,
-        0.0,
-        np.zeros((0, 0)),
-    )  # of all that are chosen together, and of their covariance
+    loss = saved = 0.0
+    inverse = np.zeros((0, 0))  # of the covariance of all that are chosen
     for i in np.argsort(worth - prices):
         which, index = places[i]
         if worth[i] > prices[i] or which == 0 or current.parameters.blocks[which].flat[index] > 0.5:
