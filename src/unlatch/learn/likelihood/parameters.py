@@ -82,18 +82,25 @@ class Parameters:
     def blocks(self) -> tuple[Floats, ...]:
         """The arrays that there are, in the order of the fields; the last axis of each is a distribution. Shared rows
         are there once, as if there were a single action."""
-        observations = self.observations[:1] if self.shared else self.observations
-        return _present(self, observations)
+        return _present(self, self.shown)
 
     def __iter__(self) -> Iterator[Floats]:
         return iter(self.blocks)
+
+    @property
+    def shown(self) -> Floats:
+        """The rows of observations, (actions, states, observations); for a single action if they are shared."""
+        return self.observations[:1] if self.shared else self.observations
+
+    def for_all_actions(self, shown: Floats) -> Floats:
+        """Rows as in `shown`, for every action."""
+        return np.repeat(shown, len(self.observations), axis=0) if self.shared else shown
 
     def with_blocks(self, blocks: Iterable[Floats]) -> Parameters:
         """The same model with other numbers, in the order of `blocks`."""
         names = [name for name in BLOCKS if getattr(self, name) is not None]
         numbers: dict[str, Any] = dict(zip(names, blocks, strict=True))
-        if self.shared:
-            numbers["observations"] = np.repeat(numbers["observations"], len(self.observations), axis=0)
+        numbers["observations"] = self.for_all_actions(numbers["observations"])
         return replace(self, **numbers)
 
 

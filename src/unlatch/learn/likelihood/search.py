@@ -30,6 +30,7 @@ from unlatch.learn.likelihood.split_merge import (
     merged_states,
     split_state,
     tidied,
+    with_shared_rows,
     without_unvisited,
 )
 from unlatch.learn.likelihood.starts import (
@@ -158,23 +159,48 @@ def search_hypotheses(
     budget: Budget | None = None,
     rng: np.random.Generator,
 ) -> list[StateSearch]:
-    """One search for each hypothesis, in turns; what they found, the best first. If ``thorough``, each looks at all of
+    """Searches for each hypothesis, in turns; what they found, the best first. If ``thorough``, each looks at all of
     the log before it ends.
 
-    A hypothesis is given up once the leader is done and had clearly more evidence with no more states: what it lacks is
-    not states. At the end the models of all are climbed on the same steps, and compared there.
+    Where the state reached shows the observation, it mostly shows the same whatever the action was, but need not: there
+    is a search for either. A search is given up once the leader is done and had clearly more evidence with no more
+    states: what it lacks is not states. At the end the models of all are climbed on the same steps, and compared there.
     """
     budget = Budget() if budget is None else budget
-    streams = [rng] if len(hypotheses) == 1 else rng.spawn(len(hypotheses))
     limit = max_states or max(len(hypothesis.log) for hypothesis in hypotheses)
-    searches = [_Search(h, limit, thorough, stream) for h, stream in zip(hypotheses, streams, strict=True)]
+    kinds = [(h, shared) for h in hypotheses for shared in ((False, True) if _may_share(h) else (False,))]
+    streams = [rng] if len(kinds) == 1 else rng.spawn(len(kinds))
+    searches = [
+        _Search(h, limit, thorough, stream, shared=shared)
+        for (h, shared), stream in zip(kinds, streams, strict=True)
+    ]
     for search in searches:
         budget.insist(search.begin)
     with budget.ending():
         _in_turns(searches)
         _on_the_same_steps(searches)
-    found = [search.outcome() for search in searches]  # cut short, they may have got to different steps
-    return sorted(found, key=lambda outcome: -outcome.best.score / max(outcome.steps, 1))
+    found = [_outcome([search for search in searches if search.hypothesis is h]) for h in hypotheses]
+    return sorted(found, key=_evidence_a_step)  # cut short, they may have got to different steps
+
+
+def _may_share(hypothesis: Hypothesis) -> bool:
+    return hypothesis.emission == "arrival" and len(hypothesis.log.action_names) > 1
+
+
+def _outcome(searches: list[_Search]) -> StateSearch:
+    """What the searches of one hypothesis found."""
+    best, *others = sorted((search.outcome() for search in searches), key=_evidence_a_step)
+    models = dict(best.models)
+    for other in others:
+        for states, candidate in other.models.items():
+            if other.steps == best.steps and states != best.best.n_states:
+                models[states] = max(models.get(states, candidate), candidate, key=lambda found: found.score)
+    return replace(best, models=models, complete=all(o.complete for o in (best, *others)))
+
+
+def _evidence_a_step(outcome: StateSearch) -> float:
+    """The more, the lower."""
+    return -outcome.best.score / max(outcome.steps, 1)
 
 
 def _in_turns(searches: list[_Search]) -> None:
@@ -224,9 +250,16 @@ class _Seen:
 
 class _Search:
     def __init__(
-        self, hypothesis: Hypothesis, max_states: int, thorough: bool, rng: np.random.Generator
+        self,
+        hypothesis: Hypothesis,
+        max_states: int,
+        thorough: bool,
+        rng: np.random.Generator,
+        *,
+        shared: bool = False,
     ) -> None:
-        self._hypothesis, self._max_states, self._thorough, self._rng = hypothesis, max_states, thorough, rng
+        self.hypothesis, self._max_states, self._thorough, self._rng = hypothesis, max_states, thorough, rng
+        self._shared = shared
         self._rounds: list[str] = []
         self._starts: list[Parameters] = []
         self._likelihood = hypothesis.likelihood(_LEAST_SAMPLE)
@@ -249,7 +282,7 @@ class _Search:
             models=dict(self._seen.models),
             rounds=tuple(self._rounds),
             complete=self.done or self.given_up,
-            hypothesis=self._hypothesis,
+            hypothesis=self.hypothesis,
             given_up=self.given_up,
         )
 
@@ -259,7 +292,7 @@ class _Search:
         """The best score, on so many steps of the log; without a climb, so rather too low where that is more."""
         if steps <= self.steps:
             return self._seen.best.score
-        larger = self._hypothesis.likelihood(steps)
+        larger = self.hypothesis.likelihood(steps)
         best = opened(self._seen.best.parameters, larger.log)
         return judged(evaluated(possible(best, larger), larger), larger).score
 
@@ -280,18 +313,26 @@ class _Search:
     def begin(self) -> None:
         """Look at what there is, without a climb: little work, done whatever the budget."""
         log, emission = self._likelihood.log, self._likelihood.emission
-        given = list(self._hypothesis.starts)
+        given = list(self.hypothesis.starts)
         shown = np.count_nonzero((log.seen > log.last_seen).any(axis=0))
         if emission == "arrival" and 1 < shown <= self._max_states:
             given.append(smoothed(seen_states(log), log))
         starts = (completed(start, log, emission) for start in given)
-        self._starts = [opened(start, log) for start in starts if start.n_states <= self._max_states]
+        self._starts = [
+            self._as_wanted(opened(start, log)) for start in starts if start.n_states <= self._max_states
+        ]
         for start in (self._single_state(self._likelihood), *self._starts):
             self._record(evaluated(possible(start, self._likelihood), self._likelihood))
 
     def _single_state(self, likelihood: Likelihood) -> Parameters:
-        alone = single_state(likelihood.log, likelihood.emission)
+        alone = single_state(likelihood.log, likelihood.emission, shared=self._shared)
         return alone if alone.n_states <= self._max_states else with_one_end(alone, likelihood.log)
+
+    def _as_wanted(self, start: Parameters) -> Parameters:
+        """A start of this search: with rows that are shared, if it has such."""
+        if not self._shared:
+            return start
+        return with_shared_rows(evaluated(possible(start, self._likelihood), self._likelihood))
 
     def advance(self) -> None:
         """The next round; the first of them climbs from the given starts."""
@@ -320,7 +361,8 @@ class _Search:
         if self._asked:
             return False
         self._asked, before = True, self._seen.best.score
-        other = _Search(replace(self._hypothesis, starts=()), self._max_states, self._thorough, self._rng)
+        anew = replace(self.hypothesis, starts=())
+        other = _Search(anew, self._max_states, self._thorough, self._rng, shared=self._shared)
         other._asked = True
         other.begin()
         while not other.done and other._failures == 0:
@@ -401,14 +443,14 @@ class _Search:
         return min(max(self.steps, _STEPS_PER_STATE * self._seen.best.n_states), self._largest_sample())
 
     def _largest_sample(self) -> int:
-        whole = len(self._hypothesis.log)
+        whole = len(self.hypothesis.log)
         most = max(_LARGEST_SAMPLE, _MOST_PER_STATE * self._seen.best.n_states)
         return whole if self._thorough else min(most, whole)
 
     def move_to(self, steps: int) -> None:
         """Continue on a larger part of the log, from the best model and a single state: scores of the smaller part do
         not compare."""
-        larger = self._hypothesis.likelihood(steps)
+        larger = self.hypothesis.likelihood(steps)
         before = with_endings(self._seen.best.parameters, larger.log, larger.emission)
         if before.n_states > self._max_states:
             before = self._seen.best.parameters
@@ -421,7 +463,7 @@ class _Search:
     def _for_probes(self, states: int) -> Likelihood:
         """Enough of the log to see which of several starts is the most promising."""
         steps = max(_LEAST_SAMPLE, _STEPS_PER_PROBE * states)
-        return self._likelihood if steps >= self.steps else self._hypothesis.likelihood(steps)
+        return self._likelihood if steps >= self.steps else self.hypothesis.likelihood(steps)
 
     def _climbed(
         self, start: Parameters, passes: int, target: float | None = None, on: Likelihood | None = None

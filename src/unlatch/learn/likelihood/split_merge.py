@@ -76,10 +76,12 @@ def doubled_states(
     bit = np.array([[stickiness, 1 - stickiness], [1 - stickiness, stickiness]])
     transitions = parameters.transitions[:, origin][:, :, origin]
     transitions[:, twins[:, None], twins] = np.kron(parameters.transitions[:, live][:, :, live], bit)
-    return Parameters(  # the rows of the end have a single entry, which no jitter moves
+    shown = _jittered(parameters.shown[:, origin], jitter * _OBSERVATION_NOISE, rng)
+    return replace(  # the rows of the end have a single entry, which no jitter moves
+        parameters,
         initial=parameters.initial[origin] / np.where(live, 2, 1)[origin],
         transitions=_jittered(transitions, jitter * _TRANSITION_NOISE, rng),
-        observations=_jittered(parameters.observations[:, origin], jitter * _OBSERVATION_NOISE, rng),
+        observations=parameters.for_all_actions(shown),
         first=None if parameters.first is None else parameters.first[origin],
         rewards=(
             None
@@ -98,7 +100,8 @@ def without_unvisited(ascent: Ascent) -> Parameters | None:
         return None
     transitions = old.transitions[:, kept][:, :, kept]
     total, start = transitions.sum(axis=2, keepdims=True), old.initial[kept]
-    return Parameters(
+    return replace(
+        old,
         initial=start / start.sum() if start.sum() > 0 else np.full(len(kept), 1 / len(kept)),
         transitions=np.where(total > 0, transitions / np.where(total > 0, total, 1.0), 1 / len(kept)),
         observations=old.observations[:, kept],
@@ -115,18 +118,19 @@ def split_state(parameters: Parameters, state: int, rng: np.random.Generator) ->
     halves = np.where(origin == state, 0.5, 1.0)
     twins = np.flatnonzero(origin == state)
     transitions = parameters.transitions[:, origin][:, :, origin] * halves
-    observations = parameters.observations[:, origin]
+    shown = parameters.shown[:, origin]
     rewards = None if parameters.rewards is None else parameters.rewards[:, origin]
-    for rows in (transitions, observations, rewards):
+    for rows in (transitions, shown, rewards):
         if rows is not None:
             rows[:, twins] = _jittered(rows[:, twins], _OBSERVATION_NOISE, rng)
     transitions[:, :, twins] *= np.exp(
         _OBSERVATION_NOISE * rng.standard_normal(transitions[:, :, twins].shape)
     )
-    return Parameters(
+    return replace(
+        parameters,
         initial=parameters.initial[origin] * halves,
         transitions=transitions / transitions.sum(axis=2, keepdims=True),
-        observations=observations,
+        observations=parameters.for_all_actions(shown),
         first=None if parameters.first is None else parameters.first[origin],
         rewards=rewards,
         terminal=parameters.terminal[origin],
@@ -306,7 +310,8 @@ def merged_states(parameters: Parameters, pairs: list[Pair], visits: Floats) -> 
     kept, member = _membership(len(parameters.initial), pairs)
     weights = member.T * (visits + 1e-9)
     weights /= weights.sum(axis=1, keepdims=True)
-    return Parameters(
+    return replace(
+        parameters,
         initial=parameters.initial @ member,
         transitions=weights @ parameters.transitions @ member,
         observations=weights @ parameters.observations,

@@ -46,15 +46,19 @@ _NEGLIGIBLE = 1e-12
 """Probability to go on below which a row is taken to end the episode for certain."""
 
 
-def single_state(log: EncodedLog, emission: Emission = "departure") -> Parameters:
-    """The model without memory: every action's overall distribution, and how often it ends the episode."""
-    observations = _shares(log.seen - (log.last_seen if emission == "arrival" else 0))[:, None, :]
+def single_state(log: EncodedLog, emission: Emission = "departure", *, shared: bool = False) -> Parameters:
+    """The model without memory: every action's overall distribution, or that of all together if rows are ``shared``,
+    and how often it ends the episode."""
+    seen = log.seen - (log.last_seen if emission == "arrival" else 0)
+    shown = np.broadcast_to(seen.sum(axis=0), seen.shape) if shared else seen
+    observations = _shares(shown)[:, None, :]
     alone = Parameters(
         initial=np.ones(1),
         transitions=np.ones((log.n_actions, 1, 1)),
         observations=observations,
         first=_shares(log.first_seen[None]) if log.first_names else None,
         rewards=_shares(log.paid)[:, None, :] if len(log.reward_values) else None,
+        shared=shared,
     )
     return with_endings(alone, log, emission)
 
@@ -89,7 +93,8 @@ def with_endings(parameters: Parameters, log: EncodedLog, emission: Emission) ->
     transitions[:, :states, states:] = laws
     transitions[:, states:, states:] = np.eye(ends)
     last = np.broadcast_to(shows, (log.n_actions, *shows.shape))
-    return Parameters(
+    return replace(
+        parameters,
         initial=np.append(parameters.initial[live], np.zeros(ends)),
         transitions=transitions,
         observations=np.concatenate([parameters.observations[:, live], last], axis=1),
@@ -260,8 +265,10 @@ def with_one_end(parameters: Parameters, log: EncodedLog) -> Parameters:
     transitions[:, :states, :states] = parameters.transitions[:, live][:, :, live]
     transitions[:, :states, states] = parameters.transitions[:, live][:, :, ends].sum(axis=2)
     transitions[:, states, states] = 1.0
-    last = _shares(log.last_seen)[:, None, :]
-    return Parameters(
+    seen = log.last_seen
+    last = _shares(np.broadcast_to(seen.sum(axis=0), seen.shape) if parameters.shared else seen)[:, None, :]
+    return replace(
+        parameters,
         initial=np.append(parameters.initial[live], 0.0),
         transitions=transitions,
         observations=np.concatenate([parameters.observations[:, live], last], axis=1),
