@@ -50,7 +50,7 @@ def test_gradient_is_that_of_the_likelihood(emission: str) -> None:
     start = parameters_of(model)
     counts = expected_counts(start, log, emission=emission)  # type: ignore[arg-type]
     roots = SquareRoots(start, counts)
-    slope = roots.gradient(roots.start, counts)
+    slope = roots.gradient(roots.start, counts.blocks)
     rng = np.random.default_rng(1)
     for i in rng.choice(len(slope), 12, replace=False):
         heights = []
@@ -373,7 +373,7 @@ def test_the_gradient_of_shared_rows_is_that_of_the_likelihood() -> None:
     log = encoded_log(unlatch.Trajectory(rng.integers(3, size=200), rng.integers(4, size=200)))
     counts = expected_counts(start, log)
     roots = SquareRoots(start, counts)
-    slope = roots.gradient(roots.start, counts)
+    slope = roots.gradient(roots.start, counts.blocks)
     for i in range(len(slope)):
         heights = []
         for step in (1e-4, -1e-4):

@@ -33,22 +33,23 @@ class Changes(NamedTuple):
 
 
 @kernel
-def merge_rows(rows, possible, least, among_states, changes):  # type: ignore[no-untyped-def]
+def merge_rows(rows, possible, least, prior, among_states, changes):  # type: ignore[no-untyped-def]
     """Add what merging the rows of every two states changes.
 
     ``possible[r]`` says how many entries a row of the kind may use, ``least`` from how many uses on an entry counts as
-    used. With ``among_states`` outcomes are states themselves, so that the two are one as outcomes too.
+    used, ``prior`` how many uses every entry is credited with. With ``among_states`` outcomes are states themselves, so
+    that the two are one as outcomes too.
     """
     starts, outcomes, values = rows
     kinds, n = starts.shape[0], starts.shape[1] - 1
     for r in range(kinds):
         for i in range(n):
             for j in range(i + 1, n):
-                merge_two(starts[r], outcomes, values, i, j, possible[r], least, among_states, changes)
+                merge_two(starts[r], outcomes, values, i, j, possible[r], least, prior, among_states, changes)
 
 
 @kernel
-def merge_two(starts, outcomes, values, i, j, possible, least, among_states, changes):  # type: ignore[no-untyped-def]
+def merge_two(starts, outcomes, values, i, j, possible, least, prior, among_states, changes):  # type: ignore[no-untyped-def]
     """One row of two states: both lists of entries are walked at once."""
     a, a_end, b, b_end = starts[i], starts[i + 1], starts[j], starts[j + 1]
     if a == a_end and b == b_end:
@@ -75,14 +76,14 @@ def merge_two(starts, outcomes, values, i, j, possible, least, among_states, cha
             if x > least:
                 a_used += 1
                 a_seen += x
-                a_part += entry_part(x)
+                a_part += entry_part(x, prior)
         if y > 0.0:
             b_total += y
             b_sum += y * log(y)
             if y > least:
                 b_used += 1
                 b_seen += y
-                b_part += entry_part(y)
+                b_part += entry_part(y, prior)
         z = x + y
         if among_states and (outcome == i or outcome == j):
             pooled += z
@@ -92,14 +93,14 @@ def merge_two(starts, outcomes, values, i, j, possible, least, among_states, cha
             if z > least:
                 ab_used += 1
                 ab_seen += z
-                ab_part += entry_part(z)
+                ab_part += entry_part(z, prior)
     if among_states and pooled > 0.0:
         ab_total += pooled
         ab_sum += pooled * log(pooled)
         if pooled > least:
             ab_used += 1
             ab_seen += pooled
-            ab_part += entry_part(pooled)
+            ab_part += entry_part(pooled, prior)
     lost, numbers, used, fewer, places = changes
     if among_states:  # that the two are one as outcomes is no loss: which of them it was is no longer asked
         mine = without_split(starts, outcomes, values, i, i, j)
@@ -108,8 +109,8 @@ def merge_two(starts, outcomes, values, i, j, possible, least, among_states, cha
     else:
         lost[i, j] += a_sum - a_total * log(a_total) + b_sum - b_total * log(b_total)
         lost[i, j] -= ab_sum - ab_total * log(ab_total)
-    numbers[i, j] += row_price(ab_part, ab_used, ab_seen)
-    numbers[i, j] -= row_price(a_part, a_used, a_seen) + row_price(b_part, b_used, b_seen)
+    numbers[i, j] += row_price(ab_part, ab_used, ab_seen, prior)
+    numbers[i, j] -= row_price(a_part, a_used, a_seen, prior) + row_price(b_part, b_used, b_seen, prior)
     used[i, j] += a_used + b_used - ab_used
     if a_used > 0 and b_used > 0:
         fewer[i, j] += 1
@@ -133,7 +134,7 @@ def without_split(starts, outcomes, values, k, i, j):  # type: ignore[no-untyped
 
 
 @kernel
-def merge_outcomes(columns, row_used, row_seen, least, changes):  # type: ignore[no-untyped-def]
+def merge_outcomes(columns, row_used, row_seen, least, prior, changes):  # type: ignore[no-untyped-def]
     """Add what it changes in the rows of *other* states that two states are one as outcomes.
 
     ``columns`` is as `Rows`, with the states that lead to each in the place of outcomes; ``row_used`` and ``row_seen``
@@ -157,20 +158,22 @@ def merge_outcomes(columns, row_used, row_seen, least, changes):  # type: ignore
                         b += 1
                         if k != i and k != j and x > least and y > least:
                             m, v = row_used[r, k], row_seen[r, k]
-                            numbers[i, j] += entry_part(x + y) - entry_part(x) - entry_part(y)
-                            numbers[i, j] += row_price(0.0, m - 1, v) - row_price(0.0, m, v)
+                            numbers[i, j] += (
+                                entry_part(x + y, prior) - entry_part(x, prior) - entry_part(y, prior)
+                            )
+                            numbers[i, j] += row_price(0.0, m - 1, v, prior) - row_price(0.0, m, v, prior)
                             used[i, j] += 1
 
 
 @kernel
-def entry_part(x):  # type: ignore[no-untyped-def]
+def entry_part(x, prior):  # type: ignore[no-untyped-def]
     """What a used entry contributes to the price of its row."""
-    return lgamma(x + 0.5) - lgamma(0.5) - x * log(x)
+    return lgamma(x + prior) - lgamma(prior) - x * log(x)
 
 
 @kernel
-def row_price(part, used, visits):  # type: ignore[no-untyped-def]
+def row_price(part, used, visits, prior):  # type: ignore[no-untyped-def]
     """Logarithm of the Dirichlet-multinomial probability of a row over what its best numbers would give."""
     if used == 0:
         return 0.0
-    return part + lgamma(0.5 * used) - lgamma(visits + 0.5 * used) + visits * log(visits)
+    return part + lgamma(prior * used) - lgamma(visits + prior * used) + visits * log(visits)

@@ -99,7 +99,7 @@ def climb(
     target: float | None = None,
     stage: str = "climbing",
 ) -> Ascent:
-    """Maximize the likelihood from ``start``; zeros stay zeros.
+    """Maximize the likelihood from ``start``, of a dense model beside its prior; zeros stay zeros.
 
     Once a pass is done, the end of the budget or Ctrl-C ends the climb where it is. Then the budget says that it is
     stopped, and the next piece of work ends.
@@ -148,6 +148,7 @@ class _Search:
         self._most, self._target, self._stage = most, target, stage
         self._passes = 0
         self._heights: list[float] = []
+        self._height = -np.inf
         self._converged = False
         self._best = before
 
@@ -192,10 +193,12 @@ class _Search:
             counts = self._likelihood.counts(parameters)
         except NumericalError:  # the line search stepped onto a zero, or next to one; it will step back
             return _IMPOSSIBLE, np.zeros_like(coordinates)
-        slope = self._roots.gradient(coordinates, counts)
-        if not self._heights or counts.log_likelihood > self._best.log_likelihood:
+        slope = self._roots.gradient(coordinates, counts.climbed)
+        height = counts.log_likelihood + parameters.log_prior
+        if not self._heights or height > self._height:
             steepest = float(np.abs(slope).max())
             self._best = Ascent(parameters, counts, self._passes, steepest, converged=False)
+            self._height = height
         self._heights.append(self._best.log_likelihood)
         report(self._stage, min(self._passes, self._most), self._most)
-        return -counts.log_likelihood, -slope
+        return -height, -slope

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from unlatch.arrays import Flags, Floats, Ints
@@ -53,11 +55,11 @@ class SquareRoots:
         squares = [rows * rows for rows in self._roots(coordinates)]
         return self.like.with_blocks(rows / rows.sum(axis=-1, keepdims=True) for rows in squares)
 
-    def gradient(self, coordinates: Floats, counts: ExpectedCounts) -> Floats:
-        """Of the log-likelihood; expected counts are all that it takes."""
+    def gradient(self, coordinates: Floats, uses: Sequence[Floats]) -> Floats:
+        """Of the log-likelihood; the expected uses of every entry are all that it takes."""
         parts = []
         for roots, visits, mask, scale in zip(
-            self._roots(coordinates), counts.blocks, self.masks, self._scales, strict=True
+            self._roots(coordinates), uses, self.masks, self._scales, strict=True
         ):
             norms = (roots * roots).sum(axis=-1, keepdims=True)
             ratio = np.divide(visits, roots, out=np.zeros_like(roots), where=np.abs(roots) > 1e-100)

@@ -112,6 +112,7 @@ def _no_counts(parameters: Parameters) -> ExpectedCounts:
         first=nothing.first,
         rewards=nothing.rewards,
         shared=parameters.shared,
+        dense=parameters.dense,
     )
 
 
@@ -442,6 +443,7 @@ def _by_probability(
         first=first,
         rewards=rewards,
         shared=parameters.shared,
+        dense=parameters.dense,
     )
 
 

@@ -15,7 +15,6 @@ from unlatch.learn.likelihood.coordinates import SquareRoots
 from unlatch.learn.likelihood.objective import Likelihood
 from unlatch.learn.likelihood.parameters import Parameters
 from unlatch.learn.likelihood.scores import Coordinates, block_scores
-from unlatch.learn.significance import USED
 
 __all__ = [
     "information_by_differences",
@@ -124,9 +123,10 @@ def missing_information(
     """Nats by which complete data would say more about the numbers of a model than the log does.
 
     Half the difference of the log-determinants of two information matrices, that of the complete data and that of the
-    log, both beside a prior of unit information; in the square roots of the probabilities, where complete data say the
-    same about all directions of a row: one for every visit. Where episodes begin is left out, since a single one says
-    nothing about it, as are entries that the log has not used, and what is then alone in its row.
+    log, both beside what the prior says, as many visits of a row as it credits it with; in the square roots of the
+    probabilities, where complete data say the same about all directions of a row: one for every visit. Where episodes
+    begin is left out, since a single one says nothing about it, as are entries that the log has not used, and what is
+    then alone in its row.
 
     Parameters
     ----------
@@ -154,13 +154,17 @@ def missing_information(
         found = _outer_products(parameters, likelihood, coordinates, parts, stage)
     visits = coordinates.gathered([_repeated_sums(uses) for uses in ascent.counts.blocks])
     roots = coordinates.roots(parameters)
+    sizes = np.diff(coordinates.rows)
+    prior = ascent.counts.prior * np.repeat(sizes, sizes)
     observed = sum(
         linalg.log_determinant(
-            information + _prior(_within(coordinates.rows, part), roots[part], visits[part]), least=1.0
+            information
+            + _beforehand(_within(coordinates.rows, part), roots[part], visits[part], prior[part]),
+            least=float(prior[part].min()),
         )
         for information, part in zip(found, parts, strict=True)
     )
-    return 0.5 * (float(np.log(visits + 1).sum()) - observed)
+    return 0.5 * (float(np.log(visits + prior).sum()) - observed)
 
 
 def _repeated_sums(uses: Floats) -> Floats:
@@ -175,7 +179,8 @@ def _used_entries(ascent: Ascent) -> list[Flags]:
     says nothing about its information.
     """
     chosen = [
-        (rows > 0) & (uses > USED) for rows, uses in zip(ascent.parameters, ascent.counts.blocks, strict=True)
+        (rows > 0) & (uses > ascent.counts.least)
+        for rows, uses in zip(ascent.parameters, ascent.counts.blocks, strict=True)
     ]
     chosen[0][:] = False
     return [used & (used.sum(axis=-1, keepdims=True) > 1) for used in chosen]
@@ -216,7 +221,7 @@ def _shortest_block(likelihood: Likelihood) -> int:
 def _pressed(roots: SquareRoots, likelihood: Likelihood) -> Floats:
     """Curvature of the square where the likelihood rises towards zero: a probability p = x^2 that it presses there has
     a score of zero, but with the slope -c of the likelihood in p the curvature 2 c."""
-    slope = roots.gradient(roots.start, likelihood.counts(roots.like))
+    slope = roots.gradient(roots.start, likelihood.counts(roots.like).blocks)
     return np.maximum(-slope / roots.start, 0.0)
 
 
@@ -250,9 +255,10 @@ def _squared(scores: Floats) -> Floats:
     return product
 
 
-def _prior(rows: Ints, roots: Floats, visits: Floats) -> Floats:
-    """One in every direction; and what merely rescales a row has as much as complete data have of the others."""
-    known = np.eye(len(roots))
+def _beforehand(rows: Ints, roots: Floats, visits: Floats, prior: Floats) -> Floats:
+    """What the prior says in every direction; and what merely rescales a row has as much as complete data have of the
+    others."""
+    known = np.diag(prior)
     for begin, end in pairwise(rows):
         known[begin:end, begin:end] += visits[begin] * np.outer(roots[begin:end], roots[begin:end])
     return known
@@ -300,4 +306,4 @@ def _curvature(roots: SquareRoots, likelihood: Likelihood, wanted: Ints, step: f
 
 
 def _slope(roots: SquareRoots, point: Floats, likelihood: Likelihood) -> Floats:
-    return roots.gradient(point, likelihood.counts(roots.parameters(point)))
+    return roots.gradient(point, likelihood.counts(roots.parameters(point)).blocks)

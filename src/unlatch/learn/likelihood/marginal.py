@@ -6,18 +6,18 @@ whether rows are shared. The derivation is in docs/formulas.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import gammaln
+from scipy.special import gammaln, xlogy
 
 from unlatch.arrays import Floats, Ints
 from unlatch.learn.likelihood.climb import Ascent
 from unlatch.learn.likelihood.information import missing_information
 from unlatch.learn.likelihood.objective import Likelihood
-from unlatch.learn.likelihood.parameters import ExpectedCounts, Parameters
+from unlatch.learn.likelihood.parameters import JEFFREYS, ExpectedCounts, Parameters
 from unlatch.learn.significance import USED
 
 __all__ = [
@@ -29,9 +29,6 @@ __all__ = [
     "judged",
     "unseen_odds",
 ]
-
-_JEFFREYS = 0.5
-"""Prior count of every entry that a row uses: the prior that is uniform in the square roots of its probabilities."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +88,11 @@ def judged(ascent: Ascent, likelihood: Likelihood) -> Candidate:
     back what it cannot have charged.
     """
     hidden = max(0.0, missing_information(ascent, likelihood))
-    return Candidate(ascent, complete_evidence(ascent.counts), hidden)
+    candidate = Candidate(ascent, complete_evidence(ascent.counts), hidden)
+    if ascent.parameters.dense:
+        lost = _names_lost(ascent.counts, candidate.seen_share)
+        candidate = replace(candidate, complete=candidate.complete - lost)
+    return candidate
 
 
 def complete_evidence(counts: ExpectedCounts) -> float:
@@ -101,20 +102,49 @@ def complete_evidence(counts: ExpectedCounts) -> float:
     and that never show anything have no names.
     """
     start, moves, *shown = counts.blocks
-    left = (_used(moves) > 0).any(
-        axis=0
-    )  # others, and those in which nothing more happens, are no choice of names
+    # Those that are never left, such as the end, are no choice of names.
+    left = (moves.sum(axis=-1) > USED).any(axis=0)
     total = float(gammaln(left.sum() + 1))
-    total += _of_block(start[None], len(start)) + _of_block(moves, len(start))
+    total += _of_block(start[None], len(start), USED, JEFFREYS, likeliest=True)
+    total += _of_block(moves, len(start), counts.least, counts.prior, likeliest=not counts.dense)
     for rows in shown:
         possible = (rows.sum(axis=-2) > 0).sum(axis=-1)  # what was ever shown after the action
-        total += _of_block(rows, possible[..., None])
+        total += _of_block(rows, possible[..., None], counts.least, counts.prior, likeliest=not counts.dense)
     return total
+
+
+def _names_lost(counts: ExpectedCounts, share: float) -> float:
+    """Nats that `complete_evidence` has for names of states that the log does not tell apart.
+
+    S states have S! names if these are as many maxima: if exchanging two states leads over a valley. Where there is
+    none, as between states without a visit to speak of, it is one maximum. How deep it is is told by what merging the
+    two would cost; ``share`` of that were the states seen.
+    """
+    live = np.flatnonzero((counts.transitions.sum(axis=2) > USED).any(axis=0))
+    if len(live) < 2:
+        return 0.0
+    lost = np.zeros((len(live), len(live)))
+    for block in counts.blocks[1:]:
+        rows = block.reshape(-1, *block.shape[-2:])[:, live]
+        alone = _row_heights(rows)
+        for i in range(len(live)):
+            lost[i] += (alone + alone[:, i : i + 1] - _row_heights(rows + rows[:, i : i + 1])).sum(axis=0)
+    pairs = lost[np.triu_indices(len(live), 1)]
+    told_apart = -np.expm1(-share * np.maximum(pairs, 0.0)).mean()
+    others = np.arange(len(live))
+    return float(gammaln(len(live) + 1) - np.log1p(told_apart * others).sum())
+
+
+def _row_heights(rows: Floats) -> Floats:
+    """The largest log-likelihood of every row of counts."""
+    result: Floats = xlogy(rows, rows).sum(axis=-1) - xlogy(rows.sum(axis=-1), rows.sum(axis=-1))
+    return result
 
 
 def free_parameters(ascent: Ascent) -> int:
     """Numbers that the log had a say in: entries with expected uses, less one per row."""
-    return sum(int(np.maximum(_used(rows) - 1, 0).sum()) for rows in ascent.counts.blocks[1:])
+    counts = ascent.counts
+    return sum(int(np.maximum(_used(rows, counts.least) - 1, 0).sum()) for rows in counts.blocks[1:])
 
 
 def entry_prices(counts: ExpectedCounts) -> list[Floats]:
@@ -128,14 +158,15 @@ def entry_prices(counts: ExpectedCounts) -> list[Floats]:
 
 
 def _entry_prices(rows: Floats, possible: ArrayLike) -> Floats:
-    used, places = _used(rows), _places(rows, possible)
+    used = _used(rows)
+    places = _places(used, possible)
     entries = used.sum()
     choice = choice_cost(places, entries) - choice_cost(places, max(entries - 1, 0))
     n, v = np.maximum(rows, USED), np.maximum(rows.sum(axis=-1), USED)
     m = np.maximum(used, 2)
     fewer = gammaln((m - 1) / 2) - gammaln(v + (m - 1) / 2) - gammaln(m / 2) + gammaln(v + m / 2)
     # The uses go to the others, whose own terms are then n lower in all.
-    own = gammaln(n + _JEFFREYS) - gammaln(_JEFFREYS) - n * np.log(n) + n
+    own = gammaln(n + JEFFREYS) - gammaln(JEFFREYS) - n * np.log(n) + n
     prices: Floats = fewer[..., None] - own + choice
     return prices
 
@@ -155,37 +186,40 @@ def unseen_odds(uses: Floats, opportunities: Floats) -> Floats:
     return odds
 
 
-def _used(rows: Floats) -> Ints:
+def _used(rows: Floats, least: float = USED) -> Ints:
     """How many entries of every row the log has used."""
-    used: Ints = (rows > USED).sum(axis=-1)
+    used: Ints = (rows > least).sum(axis=-1)
     return used
 
 
-def _of_block(rows: Floats, possible: ArrayLike) -> float:
-    """Of all rows of one kind, given how many entries each might use."""
-    n = np.where(rows > USED, rows, 0.0)
-    used, visits = _used(rows), n.sum(axis=-1)
+def _of_block(rows: Floats, possible: ArrayLike, least: float, prior: float, *, likeliest: bool) -> float:
+    """Of all rows of one kind, given how many entries each might use, the uses that count as some, those that every
+    entry is credited with, and whether the model has the ``likeliest`` numbers."""
+    rows = np.where(rows.sum(axis=-1, keepdims=True) > USED, rows, 0.0)
+    n = np.where(rows > least, rows, 0.0)
+    used, visits = _used(n, 0.0), n.sum(axis=-1)
     visited = used > 0
     if not visited.any():
         return 0.0
-    choice = float(choice_cost(_places(rows, possible), used.sum()))
-    return _numbers(n[visited], used[visited], visits[visited]) - choice
+    choice = float(choice_cost(_places(used, possible), used.sum()))
+    return _numbers(n[visited], used[visited], visits[visited], prior, likeliest) - choice
 
 
-def _places(rows: Floats, possible: ArrayLike) -> int:
-    """How many entries the visited rows might use."""
-    visited = _used(rows) > 0
+def _places(used: Ints, possible: ArrayLike) -> int:
+    """How many entries the rows might use that use any."""
+    visited = used > 0
     return int(np.broadcast_to(possible, visited.shape)[visited].sum())
 
 
-def _numbers(n: Floats, used: Ints, visits: Floats) -> float:
-    """Logarithm of the Dirichlet-multinomial probability of the rows' counts over what the best numbers would give."""
+def _numbers(n: Floats, used: Ints, visits: Floats, prior: float, likeliest: bool) -> float:
+    """Logarithm of the Dirichlet-multinomial probability of the rows' counts over what the model's numbers give: those
+    that are likeliest, or those that are with as many uses more as every entry is credited with."""
     taken = n > 0
-    counts = n[taken]
-    best = (counts * np.log(counts)).sum() - (visits * np.log(visits)).sum()
-    mixed = (gammaln(counts + _JEFFREYS) - gammaln(_JEFFREYS)).sum()
-    mixed += (gammaln(_JEFFREYS * used) - gammaln(visits + _JEFFREYS * used)).sum()
-    return float(mixed - best)
+    counts, more = n[taken], 0.0 if likeliest else prior
+    given = (counts * np.log(counts + more)).sum() - (visits * np.log(visits + more * used)).sum()
+    mixed = (gammaln(counts + prior) - gammaln(prior)).sum()
+    mixed += (gammaln(prior * used) - gammaln(visits + prior * used)).sum()
+    return float(mixed - given)
 
 
 def choice_cost(places: ArrayLike, used: ArrayLike) -> Floats:

@@ -22,6 +22,7 @@ from unlatch.core.checks import frozen
 from unlatch.core.pomdp import POMDP
 from unlatch.core.reading import Endings, reward_codes, told_endings
 from unlatch.core.trajectory import Trajectory
+from unlatch.learn.significance import USED
 
 __all__ = [
     "EncodedLog",
@@ -34,6 +35,12 @@ __all__ = [
 
 MAX_TABLE = 1 << 22
 """Pairs up to which a table of all is quicker than sorting those that occur."""
+
+JEFFREYS = 0.5
+"""Prior count of every entry that a row uses: the prior that is uniform in the square roots of its probabilities."""
+
+UNIFORM = 1.0
+"""Prior count of every entry of a dense model: the prior to which all distributions are the same."""
 
 _NO_VISITS = 1e-200
 """A row of expected counts with a smaller sum says nothing, not even in proportion."""
@@ -59,6 +66,9 @@ class Parameters:
         The states in which nothing more happens; by default none. They are no numbers, but what these are numbers of.
     shared : bool
         Whether a state shows the same under every action: then its rows of observations are equal, and count as one.
+    dense : bool
+        Whether any outcome is possible in every row, and all distributions are equally likely beforehand: then it is
+        not the likelihood that is climbed but the probability of the numbers, which has one use more of every entry.
     """
 
     initial: Floats
@@ -68,6 +78,7 @@ class Parameters:
     rewards: Floats | None = None
     terminal: Flags = None  # type: ignore[assignment]
     shared: bool = False
+    dense: bool = False
 
     def __post_init__(self) -> None:
         given: object = self.terminal
@@ -86,6 +97,13 @@ class Parameters:
 
     def __iter__(self) -> Iterator[Floats]:
         return iter(self.blocks)
+
+    @property
+    def log_prior(self) -> float:
+        """What a dense model's numbers add to the likelihood that is climbed, up to a constant; zero for others."""
+        if not self.dense:
+            return 0.0
+        return UNIFORM * sum(float(np.log(rows[rows > 0]).sum()) for rows in self.blocks[1:])
 
     @property
     def shown(self) -> Floats:
@@ -238,8 +256,8 @@ class ExpectedCounts:
     first : array, shape (states, first observations), or None
     rewards : array, shape (actions, states, rewards), or None
         By the state left.
-    shared : bool
-        Whether the model's states show the same under every action.
+    shared, dense : bool
+        Whether the model's states show the same under every action, and whether any outcome is possible in every row.
     """
 
     initial: Floats
@@ -249,6 +267,7 @@ class ExpectedCounts:
     first: Floats | None = None
     rewards: Floats | None = None
     shared: bool = False
+    dense: bool = False
 
     @property
     def n_states(self) -> int:
@@ -260,6 +279,24 @@ class ExpectedCounts:
         shown = self.observations
         return _present(self, shown.sum(axis=0, keepdims=True) if self.shared else shown)
 
+    @property
+    def climbed(self) -> tuple[Floats, ...]:
+        """The uses that are climbed with: one more of every entry of a dense model but for where episodes begin."""
+        if not self.dense:
+            return self.blocks
+        start, *others = self.blocks
+        return start, *(np.where(uses > 0, uses + UNIFORM, 0.0) for uses in others)
+
+    @property
+    def least(self) -> float:
+        """The uses that an entry must exceed to be part of the model."""
+        return 0.0 if self.dense else USED
+
+    @property
+    def prior(self) -> float:
+        """The uses that every entry of a row is credited with beforehand, as the evidence has it."""
+        return UNIFORM if self.dense else JEFFREYS
+
     def reordered(self, order: Ints) -> ExpectedCounts:
         """The same with new state ``i`` being the old state ``order[i]``."""
         return ExpectedCounts(
@@ -270,6 +307,7 @@ class ExpectedCounts:
             first=None if self.first is None else frozen(self.first[order]),
             rewards=None if self.rewards is None else frozen(self.rewards[:, order]),
             shared=self.shared,
+            dense=self.dense,
         )
 
 
@@ -375,7 +413,7 @@ def maximization(counts: ExpectedCounts, previous: Parameters) -> Parameters:
     A row without counts keeps its previous values; the likelihood does not depend on it.
     """
     return previous.with_blocks(
-        _proportional(uses, rows) for uses, rows in zip(counts.blocks, previous.blocks, strict=True)
+        _proportional(uses, rows) for uses, rows in zip(counts.climbed, previous.blocks, strict=True)
     )
 
 

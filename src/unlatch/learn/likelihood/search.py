@@ -87,6 +87,8 @@ _CLEARLY = 20.0
 """Nats that a longer climb and the zeros of a model do not make up for."""
 _BY_CHANCE = 0.02
 """Share by which the evidence of two parts of a log may differ, in proportion to their steps: .7 % was seen."""
+_MOST = 0.5
+"""Share of the transitions that a model must use for it to be worth asking whether all are."""
 _LEAST_PRICE = 1.0
 """Nats that a further state costs at least: its rows have to say where they lead and what they show."""
 
@@ -257,9 +259,10 @@ class _Search:
         rng: np.random.Generator,
         *,
         shared: bool = False,
+        dense: bool = False,
     ) -> None:
         self.hypothesis, self._max_states, self._thorough, self._rng = hypothesis, max_states, thorough, rng
-        self._shared = shared
+        self._shared, self._dense = shared, dense
         self._rounds: list[str] = []
         self._starts: list[Parameters] = []
         self._likelihood = hypothesis.likelihood(_LEAST_SAMPLE)
@@ -326,11 +329,12 @@ class _Search:
 
     def _single_state(self, likelihood: Likelihood) -> Parameters:
         alone = single_state(likelihood.log, likelihood.emission, shared=self._shared)
+        alone = replace(alone, dense=self._dense)
         return alone if alone.n_states <= self._max_states else with_one_end(alone, likelihood.log)
 
     def _as_wanted(self, start: Parameters) -> Parameters:
         """A start of this search: with rows that are shared, if it has such."""
-        if not self._shared:
+        if not self._shared or start.shared:
             return start
         return with_shared_rows(evaluated(possible(start, self._likelihood), self._likelihood))
 
@@ -354,15 +358,32 @@ class _Search:
         if self.steps < self._largest_sample():  # before giving up, look at more of the log
             self.move_to(self._largest_sample())
         else:
-            self.done = self._explains_all() or not self._second_opinion()
+            self.done = self._explains_all() or not (self._without_zeros() or self._second_opinion())
+
+    def _without_zeros(self) -> bool:
+        """Whether there is more evidence for the best model if any outcome is possible in all of its rows; asked where
+        it uses most of its transitions."""
+        best = self._seen.best
+        if best.parameters.dense or not self._uses_most_entries():
+            return False
+        start = replace(smoothed(best.parameters, self._likelihood.log), dense=True)
+        found = self._pruned(self._climb(start, _DOUBLING_PASSES))
+        self._rounds.append(
+            f"{self._likelihood.steps} steps: {best.n_states} states without zeros pruned to {found.n_states}, "
+            f"evidence {best.score:.1f} to {found.score:.1f}"
+        )
+        return self._seen.best.score > best.score + _IMPROVEMENT
 
     def _second_opinion(self) -> bool:
-        """Whether a search from scratch, with other random numbers, leads to more evidence; asked once."""
+        """Whether a search from scratch, with other random numbers, leads to more evidence; asked once. For a model
+        without zeros, whose states are faint, with as much of the log from its beginning."""
         if self._asked:
             return False
         self._asked, before = True, self._seen.best.score
-        anew = replace(self.hypothesis, starts=())
-        other = _Search(anew, self._max_states, self._thorough, self._rng, shared=self._shared)
+        anew, dense = replace(self.hypothesis, starts=()), self._seen.best.parameters.dense
+        other = _Search(anew, self._max_states, self._thorough, self._rng, shared=self._shared, dense=dense)
+        if dense:
+            other._likelihood = self._likelihood
         other._asked = True
         other.begin()
         while not other.done and other._failures == 0:
@@ -370,11 +391,18 @@ class _Search:
         self.work += other.work
         self._pruned(self._climb(opened(other._seen.best.parameters, self._likelihood.log), _DOUBLING_PASSES))
         self._rounds.append(
-            f"{self._likelihood.steps} steps: from scratch to {other._seen.best.n_states} states, "
+            f"{self._likelihood.steps} steps: from scratch{' without zeros' * dense} to "
+            f"{other._seen.best.n_states} states, "
             f"evidence {before:.1f} to {self._seen.best.score:.1f}"
         )
         self._failures = 0
         return self._seen.best.score > before + _IMPROVEMENT
+
+    def _uses_most_entries(self) -> bool:
+        """Whether to name the transitions that do not occur takes more than to name those that do."""
+        counts = self._seen.best.ascent.counts.transitions
+        left = counts[counts.sum(axis=2) > USED]
+        return bool((left > USED).mean() > _MOST)
 
     def _explains_all(self) -> bool:
         """Whether a further state could not gain what it costs."""
@@ -434,6 +462,8 @@ class _Search:
     def _saving(self, candidate: Candidate) -> Candidate:
         """The model after `thrifty` and a climb. With fewer entries it costs less, and states are merged more easily
         that have less to differ in."""
+        if candidate.parameters.dense:
+            return candidate
         start = thrifty(candidate.ascent, self._likelihood)
         return candidate if start is None else self._climb(start, _DOUBLING_PASSES)
 

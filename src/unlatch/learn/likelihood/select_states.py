@@ -175,10 +175,14 @@ class _Contender:
 
 
 def _finished(parameters: Parameters, sample: Likelihood) -> Candidate:
-    """The maximum near a model, with its zeros, and with shared rows if there is no less evidence for these. The zeros
-    of the search were set for speed: they are opened where they may be wrong, unless all is explained with them."""
+    """The maximum near a model, with its zeros if there is more evidence for these, and with shared rows if there is no
+    less. The zeros of the search were set for speed: they are opened where they may be wrong, unless all is explained
+    with them."""
     start = parameters if _explains_all(parameters, sample) else reopened(parameters, sample)
     found = simplest(maximize(start, sample), sample)
+    if start.dense:
+        sparse = simplest(maximize(replace(start, dense=False), sample), sample)
+        found = max(found, sparse, key=lambda candidate: candidate.score)
     shared = _with_shared_rows(found, sample)
     return found if shared is None or shared.score < found.score else shared
 

@@ -45,11 +45,13 @@ Pair = tuple[int, int]
 def tidied(ascent: Ascent) -> Ascent:
     """The model with entries that are not used set to zero, which costs next to nothing and makes passes cheap.
 
-    A climb never opens a zero again, and it may yet be wrong: what is learned in the end starts from a model whose
-    zeros were opened where the log may want them (`unlatch.learn.likelihood.starts.reopened`). Where episodes begin
-    nothing is dropped: a single episode uses that row once.
+    Dense models have none. A climb never opens a zero again, and it may yet be wrong: what is learned in the end starts
+    from a model whose zeros were opened where the log may want them (`unlatch.learn.likelihood.starts.reopened`). Where
+    episodes begin nothing is dropped: a single episode uses that row once.
     """
     counts, old = ascent.counts, ascent.parameters
+    if old.dense:
+        return ascent
     dropped = [_without_unused(rows, uses) for rows, uses in zip(old, counts.blocks, strict=True)]
     return replace(ascent, parameters=old.with_blocks([old.initial, *dropped[1:]]))
 
@@ -191,11 +193,12 @@ def merge_gains(candidate: Candidate) -> Merges:
     the numbers cost.
     """
     counts, terminal = candidate.ascent.counts, candidate.ascent.parameters.terminal
-    moves, shown = _moves_merged(counts), [_rows_merged(rows) for rows in counts.blocks[2:]]
+    law = counts.least, counts.prior
+    moves, shown = _moves_merged(counts, *law), [_rows_merged(rows, *law) for rows in counts.blocks[2:]]
     ends = np.flatnonzero(terminal)
     lost = moves.lost + sum(change.lost for change in shown)
     lost[ends[:, None], ends] = _ending_costs(counts.transitions[:, :, terminal])
-    left = (counts.transitions > USED).any(axis=(0, 2))
+    left = (counts.transitions.sum(axis=2) > USED).any(axis=0)
     names = np.log(max(left.sum(), 1)) * np.outer(left, left)  # a state that is never left has none to lose
     gains = -candidate.seen_share * lost - names
     for change in (moves, *shown):
@@ -219,19 +222,20 @@ class _Merged:
     rows: Floats
 
 
-def _moves_merged(counts: ExpectedCounts) -> _Merged:
+def _moves_merged(counts: ExpectedCounts, least: float, prior: float) -> _Merged:
     """Of the transitions, where both states are one as outcomes too."""
     from unlatch.kernels.merging import merge_outcomes, merge_rows
 
     moves, n = counts.transitions, counts.n_states
     changes = _no_changes(n)
-    merge_rows(_sparse_rows(moves), np.ones(len(moves)), USED, True, changes)
-    used = moves > USED
+    merge_rows(_sparse_rows(moves), np.ones(len(moves)), least, prior, True, changes)
+    used = moves > least
     merge_outcomes(
         _sparse_rows(moves.transpose(0, 2, 1)),
         used.sum(axis=2),
         np.where(used, moves, 0.0).sum(axis=2),
-        USED,
+        least,
+        prior,
         changes,
     )
     entries, rows = used.sum(), used.any(axis=2).sum()
@@ -240,15 +244,15 @@ def _moves_merged(counts: ExpectedCounts) -> _Merged:
     return _Merged(changes.lost, changes.numbers + choice, changes.used, changes.rows)
 
 
-def _rows_merged(counts: Floats) -> _Merged:
+def _rows_merged(counts: Floats, least: float, prior: float) -> _Merged:
     """Of rows of outcomes that are no states."""
     from unlatch.kernels.merging import merge_rows
 
     rows = counts.reshape(-1, *counts.shape[-2:])
     changes = _no_changes(rows.shape[1])
     possible = (rows.sum(axis=1) > 0).sum(axis=1)
-    merge_rows(_sparse_rows(rows), possible.astype(float), USED, False, changes)
-    used = rows > USED
+    merge_rows(_sparse_rows(rows), possible.astype(float), least, prior, False, changes)
+    used = rows > least
     places = (possible[:, None] * used.any(axis=2)).sum()
     choice = choice_cost(places, used.sum()) - choice_cost(
         places - changes.places, np.minimum(used.sum() - changes.used, places - changes.places)

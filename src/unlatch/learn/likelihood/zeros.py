@@ -53,10 +53,12 @@ def maximize(start: Parameters, likelihood: Likelihood, *, passes: int = 400) ->
 def simplest(whole: Ascent, likelihood: Likelihood, *, passes: int = 400) -> Candidate:
     """The model near a maximum with those entries set to zero without which there is more evidence for it, or as much.
 
-    Zeros are looked for twice, from the maximum and from where `thrifty` leads; the better model is taken. At the end
-    of the budget it is the best found by then, once the first is judged.
+    A dense model has none. Zeros are looked for twice, from the maximum and from where `thrifty` leads; the better
+    model is taken. At the end of the budget it is the best found by then, once the first is judged.
     """
     best = judged(whole, likelihood)
+    if whole.parameters.dense:
+        return best
     with ending():
         for simpler in _simplified(best, likelihood, passes):
             best = simpler
@@ -79,8 +81,9 @@ def with_established_zeros(ascent: Ascent) -> tuple[Parameters, int]:
     """
     start, moves, *shown = zip(ascent.parameters, ascent.counts.blocks, strict=True)
     blocks, opened_rows = [start[0]], 0
+    least = ascent.counts.least and UNSEEN
     for (rows, uses), among_states in [(moves, True), *((block, False) for block in shown)]:
-        unseen = uses < UNSEEN  # a climb ends near zero, and not at it
+        unseen = uses <= least  # a climb ends near zero, and not at it
         expected = _expected_unseen(uses, unseen, among_states)
         total = expected.sum(axis=-1, keepdims=True)
         weak = total > UNSEEN
