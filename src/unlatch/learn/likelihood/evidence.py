@@ -52,12 +52,12 @@ def predictive_states(
     """The number of states whose model predicts further steps best, as far as models are at hand.
 
     The likelihood of the log flatters a model by about a nat for each of its parameters (Akaike). Where another number
-    is ahead once that is taken off, both are learned anew from the first part of the log, from where they are, and
-    predict the rest; the other must be ahead there by `SETTLED` nats.
+    is ahead by `SETTLED` nats once that is taken off, both are learned anew from the first part of the log, from where
+    they are, and predict the rest; the other must be ahead by as much there, too.
     """
     expected = {n: candidate.log_likelihood - candidate.free for n, candidate in found.items()}
     other = max(expected, key=lambda n: expected[n], default=states)
-    if other == states or states not in found:
+    if states not in found or expected[other] < expected[states] + SETTLED:
         return states
     part = hypothesis.likelihood(max(1, int(_LEARNED_FROM * likelihood.steps)))
     ahead = _predicted(found[other], part, likelihood) - _predicted(found[states], part, likelihood)

@@ -30,7 +30,6 @@ from unlatch.learn.likelihood.split_merge import (
     merged_states,
     split_state,
     tidied,
-    with_shared_rows,
     without_unvisited,
 )
 from unlatch.learn.likelihood.starts import (
@@ -81,7 +80,7 @@ _NOISE_GAIN = 2.0
 doubled model has many ways to do so and keeps the best."""
 _IMPROVEMENT = 0.5
 """Nats of evidence by which a round must improve to count as a success."""
-_HANDICAP = 4
+_HANDICAP = 8
 """A search that is behind has its turn when the leader has worked so many times as much."""
 _CLEARLY = 20.0
 """Nats that a longer climb and the zeros of a model do not make up for."""
@@ -212,21 +211,17 @@ def _in_turns(searches: list[_Search]) -> None:
     leader, active = searches[0], list(searches)
     while active:
         min(active, key=lambda search: search.work * (1 if search is leader else _HANDICAP)).advance()
-        most = max(search.steps for search in searches)
-        scores = {search: search.score_on(most) for search in searches}
-        leader = max(searches, key=lambda search: scores[search])
+        leader = max(searches, key=lambda search: search.evidence_a_step)
         for search in active:
-            search.given_up = search is not leader and search.lacks_no_states_beside(
-                leader, scores[search], most
-            )
+            search.given_up = search is not leader and search.lacks_no_states_beside(leader)
         active = [search for search in active if not (search.done or search.given_up)]
 
 
 def _on_the_same_steps(searches: list[_Search]) -> None:
-    """Those that have looked at less of the log go on to where the others are, those given up as well."""
+    """Those that have looked at less of the log go on to where the others are, unless they were given up."""
     most = max(search.steps for search in searches)
     for search in searches:
-        if search.steps < most:
+        if search.steps < most and not search.given_up:
             search.move_to(most)
 
 
@@ -291,23 +286,19 @@ class _Search:
 
     # --- rivals -------------------------------------------------------------------------------------
 
-    def score_on(self, steps: int) -> float:
-        """The best score, on so many steps of the log; without a climb, so rather too low where that is more."""
-        if steps <= self.steps:
-            return self._seen.best.score
-        larger = self.hypothesis.likelihood(steps)
-        best = opened(self._seen.best.parameters, larger.log)
-        return judged(evaluated(possible(best, larger), larger), larger).score
+    @property
+    def evidence_a_step(self) -> float:
+        return self._seen.best.score / max(self.steps, 1)
 
-    def lacks_no_states_beside(self, leader: _Search, score: float, steps: int) -> bool:
+    def lacks_no_states_beside(self, leader: _Search) -> bool:
         """Whether this search has had a round, and the leader, which is done, had clearly more evidence with fewer
-        states, or with as many if the last round here did not pay. States in which nothing more happens are not
-        counted. What the leader had on other steps is taken in proportion, and must be ahead by more than parts of a
-        log differ by chance."""
-        mine = self._seen.best.ascent.n_going_on + (self._failures > 0)
+        states, or with as many if the last round here did not pay, or has left nothing to explain. States in which
+        nothing more happens are not counted. What the leader had on other steps is taken in proportion, and must be
+        ahead by more than parts of a log differ by chance."""
+        mine, score = self._seen.best.ascent.n_going_on + (self._failures > 0), self._seen.best.score
         return bool(self._rounds and leader.done) and any(
-            n < mine
-            and others * steps / on > score + _CLEARLY + (_BY_CHANCE * abs(score) if on != steps else 0.0)
+            (n < mine or leader._explains_all())
+            and others * self.steps / on > score + _CLEARLY + _BY_CHANCE * abs(score) * (on != self.steps)
             for n, others, on in leader.history
         )
 
@@ -316,13 +307,15 @@ class _Search:
     def begin(self) -> None:
         """Look at what there is, without a climb: little work, done whatever the budget."""
         log, emission = self._likelihood.log, self._likelihood.emission
-        given = list(self.hypothesis.starts)
+        given = [] if self._shared else list(self.hypothesis.starts)  # their rows were learned apart
         shown = np.count_nonzero((log.seen > log.last_seen).any(axis=0))
         if emission == "arrival" and 1 < shown <= self._max_states:
             given.append(smoothed(seen_states(log), log))
         starts = (completed(start, log, emission) for start in given)
         self._starts = [
-            self._as_wanted(opened(start, log)) for start in starts if start.n_states <= self._max_states
+            replace(opened(start, log), shared=self._shared)
+            for start in starts
+            if start.n_states <= self._max_states
         ]
         for start in (self._single_state(self._likelihood), *self._starts):
             self._record(evaluated(possible(start, self._likelihood), self._likelihood))
@@ -331,12 +324,6 @@ class _Search:
         alone = single_state(likelihood.log, likelihood.emission, shared=self._shared)
         alone = replace(alone, dense=self._dense)
         return alone if alone.n_states <= self._max_states else with_one_end(alone, likelihood.log)
-
-    def _as_wanted(self, start: Parameters) -> Parameters:
-        """A start of this search: with rows that are shared, if it has such."""
-        if not self._shared or start.shared:
-            return start
-        return with_shared_rows(evaluated(possible(start, self._likelihood), self._likelihood))
 
     def advance(self) -> None:
         """The next round; the first of them climbs from the given starts."""
@@ -409,12 +396,12 @@ class _Search:
         return self._seen.best.log_likelihood > -_LEAST_PRICE
 
     def _round(self) -> bool:
-        """Double, climb, prune; where that leads to no more states, save entries and prune, and try one state more.
-        True if that paid: in more states, or in a clearly better model."""
+        """Double, climb, prune; where that leads to no more states, and there is no more of the log to look at, save
+        entries and prune, and try one state more. True if that paid: in more states, or in a clearly better model."""
         best = self._seen.best
         doubled = self._doubled(best)
         pruned = self._pruned(doubled)
-        if pruned.n_states <= best.n_states:
+        if pruned.n_states <= best.n_states and self.steps >= self._largest_sample():
             pruned = max(pruned, self._one_more(doubled, best), key=lambda found: found.score)
             if not self._explains_all():
                 pruned = max(pruned, self._pruned(self._saving(doubled)), key=lambda found: found.score)
