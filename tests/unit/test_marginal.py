@@ -243,3 +243,70 @@ def test_a_candidate_says_where_it_ended() -> None:
     assert (found.n_states, found.log_likelihood) == (4, ascent.log_likelihood)
     assert found.parameters is ascent.parameters
     assert found.free == free_parameters(ascent)
+
+
+# --- models without zeros -----------------------------------------------------------------------------------
+
+
+def dense(states: int, *, actions: int = 2, symbols: int = 3, seed: int = 0) -> Parameters:
+    rng = np.random.default_rng(seed)
+    return Parameters(
+        initial=rng.dirichlet(np.ones(states)),
+        transitions=rng.dirichlet(np.ones(states), size=(actions, states)),
+        observations=rng.dirichlet(np.ones(symbols), size=(actions, states)),
+        dense=True,
+    )
+
+
+def noise(steps: int, *, actions: int = 2, symbols: int = 3) -> Trajectory:
+    rng = np.random.default_rng(5)
+    return Trajectory(rng.integers(actions, size=steps), rng.integers(symbols, size=steps))
+
+
+def test_the_evidence_of_one_dense_state_is_its_exact_probability() -> None:
+    log = noise(300)
+    likelihood = Likelihood.of(log, "departure")
+    found = judged(climb(dense(1), likelihood), likelihood)
+    exact = -log_of_naming_all(6)
+    for action in range(2):
+        drawn = np.zeros(3)
+        for symbol in log.observations[log.actions == action]:
+            exact += np.log((drawn[symbol] + 1) / (drawn.sum() + 3))
+            drawn[symbol] += 1
+    start, moves = log_of_naming_all(1), log_of_naming_all(2)
+    assert found.score == pytest.approx(exact - start - moves, abs=0.02)
+
+
+def log_of_naming_all(places: int) -> float:
+    return naming(places, places)
+
+
+def test_a_dense_model_is_climbed_to_its_most_probable_numbers() -> None:
+    likelihood = Likelihood.of(noise(400), "departure")
+    found = climb(dense(3), likelihood, passes=400, gain_tolerance=1e-10, gradient_tolerance=1e-6)
+    for rows, uses in zip(found.parameters.blocks[1:], found.counts.blocks[1:], strict=True):
+        credited = (uses + 1) / (uses + 1).sum(axis=-1, keepdims=True)
+        np.testing.assert_allclose(rows, credited, atol=1e-4)
+
+
+def test_states_that_the_log_does_not_tell_apart_have_no_names() -> None:
+    """Else every further state of a short log would gain the logarithm of their number for nothing."""
+    likelihood = Likelihood.of(noise(100), "departure")
+    alone = judged(climb(dense(1), likelihood), likelihood)
+    alike = Parameters(
+        initial=np.full(40, 1 / 40),
+        transitions=np.full((2, 40, 40), 1 / 40),
+        observations=np.repeat(alone.parameters.observations, 40, axis=1),
+        dense=True,
+    )
+    many = judged(evaluated(alike, likelihood), likelihood)
+    assert many.log_likelihood == pytest.approx(alone.log_likelihood)
+    assert many.score < alone.score + 1
+
+
+def test_states_that_the_log_tells_apart_have_all_their_names() -> None:
+    truth = POMDP(np.full((1, 3, 3), 1 / 3), 0.97 * np.eye(3)[None] + 0.01, [1, 0, 0])
+    log = simulate(truth, 3_000, rng=0)
+    likelihood = Likelihood.of(log, "departure")
+    found = judged(climb(replace(parameters_of(truth), dense=True), likelihood), likelihood)
+    assert found.complete == pytest.approx(complete_evidence(found.ascent.counts), abs=0.1)

@@ -9,7 +9,7 @@ import pytest
 
 import unlatch
 from naive import blurred
-from unlatch import domains, simulate
+from unlatch import POMDP, domains, learn_pomdp, simulate
 from unlatch.core.budget import Budget
 from unlatch.learn.likelihood.climb import climb
 from unlatch.learn.likelihood.objective import Likelihood
@@ -183,3 +183,21 @@ def test_a_short_log_leaves_other_logs_possible() -> None:
         other = simulate(truth, 2_000, rng=seed + 100)
         if set(np.unique(other.observations)) <= set(np.unique(seen.observations)):
             assert np.isfinite(learned.log_likelihood(other))
+
+
+def test_where_the_state_reached_shows_the_same_under_every_action_rows_are_shared() -> None:
+    """Rows by action leave states named anew after every action, which no longer can be shared."""
+    rng = np.random.default_rng(3)
+    moves = 0.9 * np.eye(4)[[rng.permutation(4) for _ in range(3)]] + 0.025
+    shown = np.array([[0.9, 0.1], [0.9, 0.1], [0.1, 0.9], [0.1, 0.9]])
+    truth = POMDP(moves, np.repeat(shown[None], 3, axis=0), np.full(4, 0.25), emission="arrival")
+    found = search_states(simulate(truth, 20_000, rng=1), emission="arrival", rng=np.random.default_rng(0))
+    assert found.best.parameters.shared
+
+
+def test_a_system_without_zeros_is_learned_without_zeros() -> None:
+    rng = np.random.default_rng(1)
+    truth = POMDP(rng.dirichlet(np.ones(3), (2, 3)), rng.dirichlet(np.ones(4), (2, 3)), np.full(3, 1 / 3))
+    result = learn_pomdp(simulate(truth, 20_000, rng=2), rng=0)
+    assert result.states > 1
+    assert (result.pomdp.transitions > 0).all()

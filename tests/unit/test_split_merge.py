@@ -26,7 +26,9 @@ from unlatch.learn.likelihood.split_merge import (
     split_state,
     tidied,
     with_shared_rows,
+    without_unvisited,
 )
+from unlatch.learn.likelihood.starts import single_state, with_endings
 
 
 @pytest.mark.parametrize("emission", ["departure", "arrival"])
@@ -323,3 +325,43 @@ def test_a_climb_keeps_shared_rows_equal() -> None:
     assert shared.log_likelihood >= evaluated(start, likelihood).log_likelihood
     assert shared.log_likelihood < apart.log_likelihood
     assert tidied(shared).parameters.shared
+
+
+@pytest.mark.parametrize("kind", ["shared", "dense"])
+def test_more_states_and_fewer_are_of_the_same_kind(kind: str) -> None:
+    model = replace(blurred(domains.tmaze(), 1), emission="arrival")
+    log = simulate(model, 300, rng=0)
+    likelihood = Likelihood.of(log, "arrival")
+    start = evaluated(parameters_of(model), likelihood)
+    parameters = with_shared_rows(start) if kind == "shared" else replace(start.parameters, dense=True)
+    rng = np.random.default_rng(0)
+    visits = start.visits
+    but_one = np.array([1.0, 0.0, 1.0, 1.0])[:, None]
+    counts = replace(
+        start.counts,
+        transitions=start.counts.transitions * but_one,
+        observations=start.counts.observations * but_one,
+    )
+    fewer = without_unvisited(replace(start, parameters=parameters, counts=counts))
+    assert fewer is not None
+    for other in (
+        doubled_states(parameters, 0.9, rng),
+        split_state(parameters, 1, rng),
+        merged_states(parameters, [(0, 2)], visits),
+        fewer,
+        with_endings(parameters, likelihood.log, "arrival"),
+    ):
+        assert (other.shared, other.dense) == (kind == "shared", kind == "dense")
+        if kind == "shared":
+            np.testing.assert_array_equal(other.observations, np.repeat(other.observations[:1], 4, axis=0))
+        else:
+            assert (other.transitions > 0).all()
+
+
+def test_dense_models_keep_what_is_hardly_used() -> None:
+    likelihood = Likelihood.of(simulate(domains.tiger(), 200, rng=0), "departure")
+    start = replace(evaluated(single_state(likelihood.log), likelihood).parameters, dense=True)
+    rows = start.observations.copy()
+    rows[0, 0] = np.where(rows[0, 0] > 0, rows[0, 0], 1e-9)
+    hardly = replace(start, observations=rows / rows.sum(axis=2, keepdims=True))
+    assert tidied(evaluated(hardly, likelihood)).parameters is hardly
