@@ -49,7 +49,8 @@ class Evidence:
         Nats relative to the chosen model, by emission, at the best number of states of each; only what was compared to
         the end.
     emissions_given_up : tuple of str
-        Those whose search ended early, clearly behind another one that was done and had no more states.
+        Those whose search ended early, clearly behind another one that was done and had no more states, or had left
+        nothing to explain.
     predictive_states : int or None
         The number of states that predicts further steps best, among those compared to the end: where states are faint,
         fewer may predict better than the log has evidence for, or more. The chosen number if no other was seen to do
@@ -103,9 +104,7 @@ class Evidence:
         elif self.emissions_given_up:
             text += f"; emission: {self.emission}"
         if self.emissions_given_up:
-            text += (
-                f" ({' and '.join(self.emissions_given_up)} given up: clearly behind with no fewer states)"
-            )
+            text += f" ({' and '.join(self.emissions_given_up)} given up: clearly behind)"
         return text if self.complete else text + "; the search was cut short"
 
     def _repr_html_(self) -> str:

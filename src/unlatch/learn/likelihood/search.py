@@ -112,7 +112,7 @@ class StateSearch:
         How the log was taken to have come about.
     given_up : bool
         True if the search ended early because another hypothesis was done and had clearly more evidence with no more
-        states.
+        states, or had left nothing to explain.
     """
 
     best: Candidate
@@ -307,10 +307,11 @@ class _Search:
     def begin(self) -> None:
         """Look at what there is, without a climb: little work, done whatever the budget."""
         log, emission = self._likelihood.log, self._likelihood.emission
-        given = [] if self._shared else list(self.hypothesis.starts)  # their rows were learned apart
+        # Rows that were learned apart cannot be made one: states may be named anew after every action.
+        given = [start for start in self.hypothesis.starts if start.shared or not self._shared]
         shown = np.count_nonzero((log.seen > log.last_seen).any(axis=0))
         if emission == "arrival" and 1 < shown <= self._max_states:
-            given.append(smoothed(seen_states(log), log))
+            given.append(smoothed(replace(seen_states(log), shared=self._shared), log))
         starts = (completed(start, log, emission) for start in given)
         self._starts = [
             replace(opened(start, log), shared=self._shared)
