@@ -103,9 +103,7 @@ def test_the_gap_is_to_the_next_best_that_was_compared_to_the_end() -> None:
         **known, emission="arrival", emission_scores={"arrival": 0.0}, emissions_given_up=("departure",)
     )
     assert (alone.emission_gap, alone.emissions_compared) == (np.inf, 2)
-    assert str(alone).endswith(
-        "; emission: arrival (departure given up: clearly behind)"
-    )
+    assert str(alone).endswith("; emission: arrival (departure given up: clearly behind)")
     untold = Evidence(**known)  # type: ignore[arg-type]
     assert (untold.emission_gap, untold.emissions_compared) == (np.inf, 0)
     assert "emission" not in str(untold)
