@@ -390,7 +390,7 @@ class _Search:
         """Whether to name the transitions that do not occur takes more than to name those that do."""
         counts = self._seen.best.ascent.counts.transitions
         left = counts[counts.sum(axis=2) > USED]
-        return bool((left > USED).mean() > _MOST)
+        return bool((left > USED).sum() > _MOST * left.size)
 
     def _explains_all(self) -> bool:
         """Whether a further state could not gain what it costs."""
