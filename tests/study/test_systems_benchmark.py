@@ -96,7 +96,7 @@ def test_what_cannot_be_read_is_said(read_pomdp_file, tmp_path, old, new, said):
 @pytest.mark.compiled
 def test_a_classic_file_is_learned_and_the_result_is_kept(tmp_path):
     written(tmp_path, TIGER)
-    arguments = ["classic", "--models", ".", "--steps", "4000", "--emission", "arrival", "--workers", "1"]
+    arguments = ["classic", "--models", ".", "--steps", "6000", "--emission", "arrival", "--workers", "1"]
     command = [sys.executable, str(BENCHMARKS / "systems.py"), *arguments, "--out", "out"]
     first, again = (
         subprocess.run([*command, *more], cwd=tmp_path, capture_output=True, text=True, check=True).stdout

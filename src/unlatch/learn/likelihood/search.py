@@ -17,6 +17,7 @@ from unlatch.core.budget import Budget
 from unlatch.core.pomdp import Emission
 from unlatch.core.trajectory import Trajectory
 from unlatch.learn.likelihood.climb import Ascent, evaluated
+from unlatch.learn.likelihood.evidence import SETTLED
 from unlatch.learn.likelihood.marginal import Candidate, complete_evidence, judged
 from unlatch.learn.likelihood.objective import Hypothesis, Likelihood
 from unlatch.learn.likelihood.parameters import Parameters
@@ -189,14 +190,29 @@ def _may_share(hypothesis: Hypothesis) -> bool:
 
 
 def _outcome(searches: list[_Search]) -> StateSearch:
-    """What the searches of one hypothesis found."""
-    best, *others = sorted((search.outcome() for search in searches), key=_evidence_a_step)
-    models = dict(best.models)
-    for other in others:
-        for states, candidate in other.models.items():
-            if other.steps == best.steps and states != best.best.n_states:
-                models[states] = max(models.get(states, candidate), candidate, key=lambda found: found.score)
-    return replace(best, models=models, complete=all(o.complete for o in (best, *others)))
+    """What the searches of one hypothesis found: the model with the most evidence, unless one of another search with
+    fewer states is about as likely. Then it is not states that the first has in its favor, but rows that it need not
+    have: a door of Tiger, after which nothing is known, would be a state of its own."""
+    outcomes = sorted((search.outcome() for search in searches), key=_evidence_a_step)
+    best, complete = outcomes[0], all(outcome.complete for outcome in outcomes)
+    for other in outcomes[1:]:
+        if other.steps != best.steps:
+            continue
+        if (
+            other.best.ascent.n_going_on < best.best.ascent.n_going_on
+            and other.best.log_likelihood > best.best.log_likelihood - SETTLED
+        ):
+            return replace(other, complete=complete)
+        best = replace(best, models=_best_of_each(best, other))
+    return replace(best, complete=complete)
+
+
+def _best_of_each(best: StateSearch, other: StateSearch) -> dict[int, Candidate]:
+    """The better model of every number of states."""
+    models = {**other.models, **best.models}
+    for states in other.models.keys() & best.models.keys() - {best.best.n_states}:
+        models[states] = max(best.models[states], other.models[states], key=lambda found: found.score)
+    return models
 
 
 def _evidence_a_step(outcome: StateSearch) -> float:
