@@ -27,6 +27,7 @@ __all__ = [
     "entry_prices",
     "free_parameters",
     "judged",
+    "row_likelihoods",
     "unseen_odds",
 ]
 
@@ -126,16 +127,16 @@ def _names_lost(counts: ExpectedCounts, share: float) -> float:
     lost = np.zeros((len(live), len(live)))
     for block in counts.blocks[1:]:
         rows = block.reshape(-1, *block.shape[-2:])[:, live]
-        alone = _row_heights(rows)
+        alone = row_likelihoods(rows)
         for i in range(len(live)):
-            lost[i] += (alone + alone[:, i : i + 1] - _row_heights(rows + rows[:, i : i + 1])).sum(axis=0)
+            lost[i] += (alone + alone[:, i : i + 1] - row_likelihoods(rows + rows[:, i : i + 1])).sum(axis=0)
     pairs = lost[np.triu_indices(len(live), 1)]
     told_apart = -np.expm1(-share * np.maximum(pairs, 0.0)).mean()
     others = np.arange(len(live))
     return float(gammaln(len(live) + 1) - np.log1p(told_apart * others).sum())
 
 
-def _row_heights(rows: Floats) -> Floats:
+def row_likelihoods(rows: Floats) -> Floats:
     """The largest log-likelihood of every row of counts."""
     result: Floats = xlogy(rows, rows).sum(axis=-1) - xlogy(rows.sum(axis=-1), rows.sum(axis=-1))
     return result

@@ -166,7 +166,8 @@ def search_hypotheses(
 
     Where the state reached shows the observation, it mostly shows the same whatever the action was, but need not: there
     is a search for either. A search is given up once the leader is done and had clearly more evidence with no more
-    states: what it lacks is not states. At the end the models of all are climbed on the same steps, and compared there.
+    states, so that what it lacks is not states, or has left nothing to explain. At the end the models of all others are
+    climbed on the same steps, and compared there.
     """
     budget = Budget() if budget is None else budget
     limit = max_states or max(len(hypothesis.log) for hypothesis in hypotheses)
@@ -403,7 +404,7 @@ class _Search:
         return self._seen.best.score > before + _IMPROVEMENT
 
     def _uses_most_entries(self) -> bool:
-        """Whether to name the transitions that do not occur takes more than to name those that do."""
+        """Whether the best model uses more than half of the transitions that the states it leaves might have."""
         counts = self._seen.best.ascent.counts.transitions
         left = counts[counts.sum(axis=2) > USED]
         return bool((left > USED).sum() > _MOST * left.size)

@@ -10,7 +10,7 @@ import numpy as np
 
 from unlatch.arrays import Floats, Ints
 from unlatch.learn.likelihood.climb import Ascent
-from unlatch.learn.likelihood.marginal import Candidate, choice_cost
+from unlatch.learn.likelihood.marginal import Candidate, choice_cost, row_likelihoods
 from unlatch.learn.likelihood.parameters import ExpectedCounts, Parameters
 from unlatch.learn.significance import USED
 
@@ -283,19 +283,10 @@ def _ending_costs(moves: Floats) -> Floats:
     (actions, states, ends): which of the two it was then no longer depends on the state before."""
     one, other = moves[:, :, :, None], moves[:, :, None, :]
     pairs = np.stack(np.broadcast_arrays(one, other), axis=-1)
-    apart = _row_likelihoods(pairs).sum(axis=(0, 1))
-    together = _row_likelihoods(pairs.sum(axis=1)).sum(axis=0)
+    apart = row_likelihoods(pairs).sum(axis=(0, 1))
+    together = row_likelihoods(pairs.sum(axis=1)).sum(axis=0)
     costs: Floats = apart - together
     return costs
-
-
-def _row_likelihoods(counts: Floats) -> Floats:
-    """The largest log-likelihood of every row of counts."""
-    total = counts.sum(axis=-1)
-    safe = np.where(counts > 0, counts, 1.0)
-    whole = np.where(total > 0, total, 1.0)
-    result: Floats = (counts * np.log(safe)).sum(axis=-1) - total * np.log(whole)
-    return result
 
 
 def disjoint_pairs(pairs: list[Pair]) -> list[Pair]:
