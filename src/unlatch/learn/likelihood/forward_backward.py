@@ -231,12 +231,13 @@ def _gathered(transitions: Floats, moves: Flags, factors: _Factors) -> SymbolEnt
 class Totals(NamedTuple):
     """Sums over a log: ``joint`` (symbols, n, n) of expected moves, ``last`` (symbols, n) of the states left
     at the ends of episodes where nothing tells of the move (else zero), ``first`` (n,) of the states that episodes
-    begin in."""
+    begin in; ``work`` is what they took, in multiplications."""
 
     joint: Floats
     last: Floats
     first: Floats
     log_likelihood: float
+    work: float
 
 
 class _EntryTotals(NamedTuple):
@@ -246,6 +247,7 @@ class _EntryTotals(NamedTuple):
     last: Floats
     first: Floats
     log_likelihood: float
+    work: float
 
 
 class _Tallies(NamedTuple):
@@ -257,6 +259,7 @@ class _Tallies(NamedTuple):
     reached: Floats
     first: Floats
     log_likelihood: float
+    work: float
 
 
 def run_passes(
@@ -283,7 +286,7 @@ def run_passes(
     found = _entry_totals(matrices, initial, symbols, begins, visited, options)
     joint = np.zeros_like(updates)
     joint[places] = found.joint
-    return Totals(joint, found.last, found.first, found.log_likelihood)
+    return Totals(joint, *found[1:])
 
 
 def _dense_totals(
@@ -312,10 +315,11 @@ def _dense_totals(
         step_cost=cost,
         block_length=options.block_length,
     )
-    sums, log_likelihood = _run(passes, len(symbols) * cost, options.threads)
+    work = len(symbols) * cost
+    sums, log_likelihood = _run(passes, work, options.threads)
     joint = sums.outer[:, :n, :n]
     joint *= updates
-    return Totals(joint, sums.last[:, :n], sums.first[0, :n], log_likelihood)
+    return Totals(joint, sums.last[:, :n], sums.first[0, :n], log_likelihood, work)
 
 
 def _entry_totals(
@@ -339,8 +343,10 @@ def _entry_totals(
     listed_cost = _STEP_COST + listed.activity() * (_LISTED_STATE_COST + _LISTED_ENTRY_COST * visited / n)
     if listed_cost > cost:
         passes = FullPasses(*_entry_operators(matrices), initial, symbols, begins, **common)
-    sums, log_likelihood = _run(passes, len(symbols) * min(cost, listed_cost), options.threads)
-    return _EntryTotals(sums.entries * matrices.values, sums.last[:, :n], sums.first[0, :n], log_likelihood)
+    work = len(symbols) * min(cost, listed_cost)
+    sums, log_likelihood = _run(passes, work, options.threads)
+    joint = sums.entries * matrices.values
+    return _EntryTotals(joint, sums.last[:, :n], sums.first[0, :n], log_likelihood, work)
 
 
 def _entries(matrices: SymbolEntries) -> Any:
@@ -398,6 +404,7 @@ def _matrices_by_use(actions: Ints, n_actions: int, totals: Totals) -> _Tallies:
         totals.joint.sum(axis=1),
         totals.first,
         totals.log_likelihood,
+        totals.work,
     )
 
 
@@ -416,6 +423,7 @@ def _entries_by_use(matrices: SymbolEntries, actions: Ints, n_actions: int, tota
         tallied(matrices.arriving, totals.joint, size, n),
         totals.first,
         totals.log_likelihood,
+        totals.work,
     )
 
 
@@ -444,6 +452,7 @@ def _by_probability(
         rewards=rewards,
         shared=parameters.shared,
         dense=parameters.dense,
+        work=tallies.work,
     )
 
 

@@ -258,6 +258,8 @@ class ExpectedCounts:
         By the state left.
     shared, dense : bool
         Whether the model's states show the same under every action, and whether any outcome is possible in every row.
+    work : float
+        Multiplications that it took, or what took as long.
     """
 
     initial: Floats
@@ -268,6 +270,7 @@ class ExpectedCounts:
     rewards: Floats | None = None
     shared: bool = False
     dense: bool = False
+    work: float = 0.0
 
     @property
     def n_states(self) -> int:
@@ -308,6 +311,7 @@ class ExpectedCounts:
             rewards=None if self.rewards is None else frozen(self.rewards[:, order]),
             shared=self.shared,
             dense=self.dense,
+            work=self.work,
         )
 
 

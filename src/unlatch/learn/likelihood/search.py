@@ -70,6 +70,9 @@ _DOUBLING_PASSES = 50
 _MERGING_PASSES = 20
 """Passes of a climb at most: to see which start is promising, to go on from it, to see what a merge costs."""
 
+_JUDGING_PASSES = 4
+"""Passes that the evidence for a model takes as long as."""
+
 _SPLITS, _SPLITS_KEPT = 16, 2
 """States that are split one by one where doubling did not pay, the most visited first, and how many of these models are
 climbed on."""
@@ -81,8 +84,9 @@ _NOISE_GAIN = 2.0
 doubled model has many ways to do so and keeps the best."""
 _IMPROVEMENT = 0.5
 """Nats of evidence by which a round must improve to count as a success."""
-_HANDICAP = 8
-"""A search that is behind has its turn when the leader has worked so many times as much."""
+_HANDICAP = 32
+"""A search that is behind has its turn when the leader has worked so many times as much: what those behind spend is a
+few percent each, and one that is right after all does not wait for a leader that needs ever more states."""
 _CLEARLY = 20.0
 """Nats that a longer climb and the zeros of a model do not make up for."""
 _BY_CHANCE = 0.02
@@ -227,7 +231,7 @@ def _in_turns(searches: list[_Search]) -> None:
     so that a seed repeats it."""
     leader, active = searches[0], list(searches)
     while active:
-        min(active, key=lambda search: search.work * (1 if search is leader else _HANDICAP)).advance()
+        min(active, key=lambda search: search.work * (_HANDICAP if search.is_behind(leader) else 1)).advance()
         leader = max(searches, key=lambda search: search.evidence_a_step)
         for search in active:
             search.given_up = search is not leader and search.lacks_no_states_beside(leader)
@@ -248,6 +252,7 @@ class _Seen:
 
     max_states: int
     models: dict[int, Candidate] = field(default_factory=dict)
+    pruned: list[Candidate] = field(default_factory=list)
 
     def record(self, candidate: Candidate) -> Candidate:
         """Remember a model, unless it has states beyond the limit or states that are never visited."""
@@ -256,6 +261,14 @@ class _Seen:
         if visited and states <= self.max_states and (known is None or candidate.score > known.score):
             self.models[states] = candidate
         return candidate
+
+    def is_pruned(self, candidate: Candidate) -> bool:
+        """Whether it is one of the models of which no two states should be merged: as many states, and the same
+        evidence."""
+        return any(
+            candidate.n_states == known.n_states and abs(candidate.score - known.score) < _IMPROVEMENT
+            for known in self.pruned
+        )
 
     @property
     def best(self) -> Candidate:
@@ -307,13 +320,21 @@ class _Search:
     def evidence_a_step(self) -> float:
         return self._seen.best.score / max(self.steps, 1)
 
+    def is_behind(self, leader: _Search) -> bool:
+        """Whether the leader had more evidence with no more states: one that leads by its states may yet be caught up
+        with."""
+        mine = self._seen.best.ascent.n_going_on
+        return self is not leader and any(
+            n <= mine and others / on > self.evidence_a_step for n, others, on in leader.history
+        )
+
     def lacks_no_states_beside(self, leader: _Search) -> bool:
         """Whether this search has had a round, and the leader, which is done, had clearly more evidence with fewer
         states, or with as many if the last round here did not pay, or has left nothing to explain. States in which
         nothing more happens are not counted. What the leader had on other steps is taken in proportion, and must be
         ahead by more than parts of a log differ by chance."""
         mine, score = self._seen.best.ascent.n_going_on + (self._failures > 0), self._seen.best.score
-        return bool(self._rounds and leader.done) and any(
+        return bool(self.history and leader.done) and any(
             (n < mine or leader._explains_all())
             and others * self.steps / on > score + _CLEARLY + _BY_CHANCE * abs(score) * (on != self.steps)
             for n, others, on in leader.history
@@ -344,10 +365,13 @@ class _Search:
         return alone if alone.n_states <= self._max_states else with_one_end(alone, likelihood.log)
 
     def advance(self) -> None:
-        """The next round; the first of them climbs from the given starts."""
-        if not self._rounds:
+        """The next round, after one that climbs from the given starts."""
+        if self._starts:
             for start in self._starts:
                 self._pruned(self._climb(start, _DOUBLING_PASSES))
+            self._starts = []
+            self._note()
+            return
         if self._seen.best.n_states >= self._max_states:
             self.done = True
             return
@@ -355,7 +379,7 @@ class _Search:
         if wanted > self.steps:
             self.move_to(wanted)
         success = self._round()
-        self.history.append((self._seen.best.ascent.n_going_on, self._seen.best.score, self.steps))
+        self._note()
         if success:
             self._failures = 0
             return
@@ -364,6 +388,9 @@ class _Search:
             self.move_to(self._largest_sample())
         else:
             self.done = self._explains_all() or not (self._without_zeros() or self._second_opinion())
+
+    def _note(self) -> None:
+        self.history.append((self._seen.best.ascent.n_going_on, self._seen.best.score, self.steps))
 
     def _without_zeros(self) -> bool:
         """Whether there is more evidence for the best model if any outcome is possible in all of its rows; asked where
@@ -391,7 +418,7 @@ class _Search:
             other._likelihood = self._likelihood
         other._asked = True
         other.begin()
-        while not other.done and other._failures == 0:
+        while not (other.done or other._failures or other._has_come_to(self._seen.best)):
             other.advance()
         self.work += other.work
         self._pruned(self._climb(opened(other._seen.best.parameters, self._likelihood.log), _DOUBLING_PASSES))
@@ -402,6 +429,15 @@ class _Search:
         )
         self._failures = 0
         return self._seen.best.score > before + _IMPROVEMENT
+
+    def _has_come_to(self, model: Candidate) -> bool:
+        """Whether the best model is this one of another search: as many states, and the same evidence once that is
+        climbed on the steps here."""
+        best = self._seen.best
+        if best.n_states != model.n_states:
+            return False
+        same = self._climbed(opened(model.parameters, self._likelihood.log), _MERGING_PASSES)
+        return abs(judged(same, self._likelihood).score - best.score) < _IMPROVEMENT
 
     def _uses_most_entries(self) -> bool:
         """Whether the best model uses more than half of the transitions that the states it leaves might have."""
@@ -475,7 +511,9 @@ class _Search:
     # --- samples --------------------------------------------------------------------------------------
 
     def _wanted_sample(self) -> int:
-        return min(max(self.steps, _STEPS_PER_STATE * self._seen.best.n_states), self._largest_sample())
+        """More for more states; all that there is, where that is not twice as much."""
+        wanted, most = _STEPS_PER_STATE * self._seen.best.n_states, self._largest_sample()
+        return self.steps if wanted <= self.steps else wanted if 2 * wanted < most else most
 
     def _largest_sample(self) -> int:
         whole = len(self.hypothesis.log)
@@ -514,12 +552,11 @@ class _Search:
             target=target,
             stage=f"searching ({start.n_states} states{best or ''})",
         )
-        self.work += (
-            ascent.passes * likelihood.steps * np.count_nonzero(start.transitions) / len(start.transitions)
-        )
+        self.work += ascent.passes * ascent.counts.work
         return tidied(ascent) if start.n_states > DENSE_STATES else ascent
 
     def _record(self, ascent: Ascent) -> Candidate:
+        self.work += _JUDGING_PASSES * ascent.counts.work
         return self._seen.record(judged(ascent, self._likelihood))
 
     def _climb(self, start: Parameters, passes: int) -> Candidate:
@@ -534,11 +571,15 @@ class _Search:
         visited = without_unvisited(candidate.ascent)
         current = candidate if visited is None else self._climb(visited, _MERGING_PASSES)
         while current.n_states > 1:
+            if self._seen.is_pruned(current):
+                return current
             simpler = self._merged(current)
             if simpler is None:
                 break
             current = simpler
-        return self._climb(self._within_limit(current), _DOUBLING_PASSES)
+        current = self._climb(self._within_limit(current), _DOUBLING_PASSES)
+        self._seen.pruned.append(current)
+        return current
 
     def _within_limit(self, candidate: Candidate) -> Parameters:
         """The cheapest pairs merged until no more states are left than were allowed, whatever that costs."""

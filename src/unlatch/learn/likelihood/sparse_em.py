@@ -21,6 +21,8 @@ from unlatch.learn.significance import USED
 __all__ = ["thrifty"]
 
 _THRIFTY_PASSES = 40
+_STILL = 1e-4
+"""Change of any probability in a pass below which the passes that are left would not take it to zero."""
 _AJAR = 1e-6
 """Chance given to closed entries, to see which of them are needed."""
 
@@ -45,7 +47,10 @@ def thrifty(whole: Ascent, likelihood: Likelihood) -> Parameters | None:
             for uses, rows, price, free in zip(counts.blocks, current, prices, needed, strict=True)
         ]
         charged[0] = current.initial  # a single episode says next to nothing about where episodes begin
+        moved = max(np.abs(rows - old).max() for rows, old in zip(charged, current, strict=True))
         current = current.with_blocks(charged)
+        if moved < _STILL:
+            break
     current, _ = _reopened(current, parameters, needed, likelihood)
     try:
         likelihood.counts(current)
