@@ -322,18 +322,23 @@ class _Search:
 
     def is_behind(self, leader: _Search) -> bool:
         """Whether the leader had more evidence with no more states: one that leads by its states may yet be caught up
-        with."""
-        mine = self._seen.best.ascent.n_going_on
+        with. Beside rows by action, which gain something with few states wherever they are, it must be clearly more.
+        """
+        mine, least = self._seen.best.ascent.n_going_on, self._seen.best.score
+        if self._shared and not leader._shared:
+            least += _BY_CHANCE * abs(least)
         return self is not leader and any(
-            n <= mine and others / on > self.evidence_a_step for n, others, on in leader.history
+            n <= mine and others * self.steps / on > least for n, others, on in leader.history
         )
 
     def lacks_no_states_beside(self, leader: _Search) -> bool:
         """Whether this search has had a round, and the leader, which is done, had clearly more evidence with fewer
-        states, or with as many if the last round here did not pay, or has left nothing to explain. States in which
-        nothing more happens are not counted. What the leader had on other steps is taken in proportion, and must be
-        ahead by more than parts of a log differ by chance."""
-        mine, score = self._seen.best.ascent.n_going_on + (self._failures > 0), self._seen.best.score
+        states, or with as many if the last round here did not pay or the leader's models are special cases of those
+        here, or has left nothing to explain. States in which nothing more happens are not counted. What the leader had
+        on other steps is taken in proportion, and must be ahead by more than parts of a log differ by chance."""
+        special = leader.hypothesis is self.hypothesis and leader._shared
+        mine = self._seen.best.ascent.n_going_on + (special or self._failures > 0)
+        score = self._seen.best.score
         return bool(self.history and leader.done) and any(
             (n < mine or leader._explains_all())
             and others * self.steps / on > score + _CLEARLY + _BY_CHANCE * abs(score) * (on != self.steps)
@@ -511,9 +516,7 @@ class _Search:
     # --- samples --------------------------------------------------------------------------------------
 
     def _wanted_sample(self) -> int:
-        """More for more states; all that there is, where that is not twice as much."""
-        wanted, most = _STEPS_PER_STATE * self._seen.best.n_states, self._largest_sample()
-        return self.steps if wanted <= self.steps else wanted if 2 * wanted < most else most
+        return min(max(self.steps, _STEPS_PER_STATE * self._seen.best.n_states), self._largest_sample())
 
     def _largest_sample(self) -> int:
         whole = len(self.hypothesis.log)
@@ -591,9 +594,13 @@ class _Search:
         return current.parameters
 
     def _merged(self, current: Candidate) -> Candidate | None:
-        """The model with fewer states, or None if none is better."""
+        """The model with fewer states, or None if none is better. Where there is clearly less evidence than for the
+        best model, only what costs no more than noise is merged: one pair at a time would take long to get there."""
         best: Candidate | None = None
+        behind = current.score < self._seen.best.score - _CLEARLY
         for pairs in merge_proposals(current):
+            if behind and len(pairs) == 1:
+                break
             merged = self._with_merged(current, pairs)
             if merged is None or merged.score < current.score - _TIE:
                 continue
