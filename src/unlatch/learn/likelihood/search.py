@@ -227,11 +227,16 @@ def _evidence_a_step(outcome: StateSearch) -> float:
 
 def _in_turns(searches: list[_Search]) -> None:
     """A round at a time to the search that has worked least, so that one that needs many states does not hold up one
-    that needs few; the work of those behind the leader counts `_HANDICAP` times. In multiplications, not by the clock,
-    so that a seed repeats it."""
+    that needs few; the work of those that are behind the leader, or can wait for another, counts `_HANDICAP` times. In
+    multiplications, not by the clock, so that a seed repeats it."""
     leader, active = searches[0], list(searches)
+
+    def counted(search: _Search) -> float:
+        waits = search.is_behind(leader) or any(search.can_wait_for(other) for other in active)
+        return search.work * (_HANDICAP if waits else 1)
+
     while active:
-        min(active, key=lambda search: search.work * (_HANDICAP if search.is_behind(leader) else 1)).advance()
+        min(active, key=counted).advance()
         leader = max(searches, key=lambda search: search.evidence_a_step)
         for search in active:
             search.given_up = search is not leader and search.lacks_no_states_beside(leader)
@@ -330,6 +335,12 @@ class _Search:
         return self is not leader and any(
             n <= mine and others * self.steps / on > least for n, others, on in leader.history
         )
+
+    def can_wait_for(self, other: _Search) -> bool:
+        """Whether the other has the same hypothesis with rows that actions share, and is not clearly behind: then that
+        is likely all there is to find, with far fewer numbers."""
+        special = other.hypothesis is self.hypothesis and other._shared and not self._shared
+        return special and not other.is_behind(self)
 
     def lacks_no_states_beside(self, leader: _Search) -> bool:
         """Whether this search has had a round, and the leader, which is done, had clearly more evidence with fewer
