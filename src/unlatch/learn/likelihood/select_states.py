@@ -23,6 +23,7 @@ from unlatch.learn.likelihood.refine import convergence_notes, made_possible
 from unlatch.learn.likelihood.search import StateSearch, search_hypotheses
 from unlatch.learn.likelihood.split_merge import merge_gains, merged_states, with_shared_rows
 from unlatch.learn.likelihood.starts import (
+    DENSE_STATES,
     climb_or_open,
     completed,
     opened,
@@ -31,7 +32,7 @@ from unlatch.learn.likelihood.starts import (
     reopened,
     smoothed,
 )
-from unlatch.learn.likelihood.zeros import maximize, simplest, with_established_zeros
+from unlatch.learn.likelihood.zeros import NO_DIFFERENCE, maximize, simplest, with_established_zeros
 from unlatch.learn.significance import USED
 from unlatch.learn.state_order import canonical_order
 
@@ -177,9 +178,18 @@ class _Contender:
 def _finished(parameters: Parameters, sample: Likelihood) -> Candidate:
     """The maximum near a model, with its zeros if there is more evidence for these, and with shared rows if there is no
     less. The zeros of the search were set for speed: they are opened where they may be wrong, unless all is explained
-    with them."""
-    start = parameters if _explains_all(parameters, sample) else reopened(parameters, sample)
+    with them. With many states that does not open them all: then those are opened, as long as that pays, that the log
+    had few opportunities against."""
+    explained = _explains_all(parameters, sample)
+    start = parameters if explained else reopened(parameters, sample)
     found = simplest(maximize(start, sample), sample)
+    while found.n_states > DENSE_STATES and not (explained or start.dense):
+        ajar, _ = with_established_zeros(found.ascent)
+        other = simplest(maximize(ajar, sample), sample)
+        paid = other.score > found.score + NO_DIFFERENCE
+        found = max(found, other, key=lambda candidate: candidate.score)
+        if not paid:
+            break
     if start.dense:
         sparse = simplest(maximize(replace(start, dense=False), sample), sample)
         found = max(found, sparse, key=lambda candidate: candidate.score)

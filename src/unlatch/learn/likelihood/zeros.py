@@ -21,7 +21,7 @@ from unlatch.learn.likelihood.sparse_em import thrifty
 from unlatch.learn.likelihood.starts import DENSE_STATES, climb_or_open, opened
 from unlatch.learn.significance import EXACT, UNSEEN
 
-__all__ = ["Entry", "maximize", "simplest", "with_established_zeros"]
+__all__ = ["NO_DIFFERENCE", "Entry", "maximize", "simplest", "with_established_zeros"]
 
 _RARELY_USED = 3.0
 """Expected uses below which an entry is tried as a zero at once, without asking for its standard error."""
@@ -29,12 +29,12 @@ _RARELY_USED = 3.0
 _MAX_INFORMATION = 1_000
 """Entries up to which zeros are judged by the information matrix: it and its inverse are cheap up to here."""
 
-_HALVINGS = 3
+_HALVINGS = 8
 """How often a group of entries that is not worth closing is tried again in halves: every try is a climb, which is dear
 with many states. With few the halves go down to single entries: what is left open wrongly makes a model look worse than
 it is, and with it a runner-up."""
 
-_NO_DIFFERENCE = 0.5
+NO_DIFFERENCE = 0.5
 """Nats below the most evidence found that further zeros may leave: an entry that the log does not use costs nothing and
 is better gone."""
 
@@ -123,7 +123,7 @@ def _simplified(current: Candidate, likelihood: Likelihood, passes: int) -> Iter
         while True:
             candidates = [entry for entry in propose(current, likelihood) if entry not in refused]
             dropped: set[Entry] = set()
-            least = highest - _NO_DIFFERENCE
+            least = highest - NO_DIFFERENCE
             for current, group in _without(current, candidates, likelihood, passes, least):  # noqa: B020 - the next from the last
                 dropped |= set(group)
                 highest = max(highest, current.score)
@@ -148,7 +148,7 @@ def _without(
         group, halvings = groups.pop()
         simpler = _climbed_without(current, group, likelihood, passes, least)
         if simpler is not None and simpler.score > least:
-            current, least = simpler, max(least, simpler.score - _NO_DIFFERENCE)
+            current, least = simpler, max(least, simpler.score - NO_DIFFERENCE)
             yield current, group
         elif len(group) > 1 and halvings > 0:
             middle = len(group) // 2
