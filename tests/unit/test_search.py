@@ -12,9 +12,9 @@ from naive import blurred
 from unlatch import POMDP, domains, learn_pomdp, simulate
 from unlatch.core.budget import Budget
 from unlatch.learn.likelihood.climb import climb
-from unlatch.learn.likelihood.objective import Likelihood
+from unlatch.learn.likelihood.objective import Hypothesis, Likelihood
 from unlatch.learn.likelihood.parameters import Parameters, parameters_of
-from unlatch.learn.likelihood.search import search_states
+from unlatch.learn.likelihood.search import StateSearch, search_hypotheses, search_states
 from unlatch.learn.likelihood.starts import single_state
 
 
@@ -201,3 +201,26 @@ def test_a_system_without_zeros_is_learned_without_zeros() -> None:
     result = learn_pomdp(simulate(truth, 20_000, rng=2), rng=0)
     assert result.states > 1
     assert (result.pomdp.transitions > 0).all()
+
+
+def room_searches(layout: int) -> list[StateSearch]:
+    log = simulate(domains.random_room(4, 5, 4, rng=layout), 20_000, rng=1)
+    hypotheses = [Hypothesis(log, "departure"), Hypothesis(log, "arrival")]
+    return search_hypotheses(hypotheses, rng=np.random.default_rng(0))
+
+
+def test_a_hypothesis_that_is_behind_waits_and_is_given_up() -> None:
+    right, wrong = room_searches(layout=1)
+    assert (right.hypothesis.emission, right.best.n_states) == ("arrival", 20)
+    assert wrong.given_up
+    assert len(wrong.rounds) < len(right.rounds)
+    assert wrong.best.n_states < 20
+
+
+def test_nobody_is_given_up_because_another_explains_all() -> None:
+    """Without slips the state left and the action tell the color too; but that takes a row for every action."""
+    right, other = room_searches(layout=0)
+    assert (right.hypothesis.emission, right.best.n_states) == ("arrival", 20)
+    assert (other.best.n_states, other.given_up) == (20, False)
+    assert right.best.log_likelihood == pytest.approx(other.best.log_likelihood, abs=0.01)
+    assert right.best.score > other.best.score + 100

@@ -117,7 +117,7 @@ class StateSearch:
         How the log was taken to have come about.
     given_up : bool
         True if the search ended early because another hypothesis was done and had clearly more evidence with no more
-        states, or had left nothing to explain.
+        states.
     """
 
     best: Candidate
@@ -170,8 +170,8 @@ def search_hypotheses(
 
     Where the state reached shows the observation, it mostly shows the same whatever the action was, but need not: there
     is a search for either. A search is given up once the leader is done and had clearly more evidence with no more
-    states, so that what it lacks is not states, or has left nothing to explain. At the end the models of all others are
-    climbed on the same steps, and compared there.
+    states, so that what it lacks is not states. At the end the models of all others are climbed on the same steps, and
+    compared there.
     """
     budget = Budget() if budget is None else budget
     limit = max_states or max(len(hypothesis.log) for hypothesis in hypotheses)
@@ -345,13 +345,13 @@ class _Search:
     def lacks_no_states_beside(self, leader: _Search) -> bool:
         """Whether this search has had a round, and the leader, which is done, had clearly more evidence with fewer
         states, or with as many if the last round here did not pay or the leader's models are special cases of those
-        here, or has left nothing to explain. States in which nothing more happens are not counted. What the leader had
-        on other steps is taken in proportion, and must be ahead by more than parts of a log differ by chance."""
+        here. States in which nothing more happens are not counted. What the leader had on other steps is taken in
+        proportion, and must be ahead by more than parts of a log differ by chance."""
         special = leader.hypothesis is self.hypothesis and leader._shared
         mine = self._seen.best.ascent.n_going_on + (special or self._failures > 0)
         score = self._seen.best.score
         return bool(self.history and leader.done) and any(
-            (n < mine or leader._explains_all())
+            n < mine
             and others * self.steps / on > score + _CLEARLY + _BY_CHANCE * abs(score) * (on != self.steps)
             for n, others, on in leader.history
         )
