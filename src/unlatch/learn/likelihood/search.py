@@ -434,7 +434,7 @@ class _Search:
             other._likelihood = self._likelihood
         other._asked = True
         other.begin()
-        while not (other.done or other._failures or other._has_come_to(self._seen.best)):
+        while not (other.done or other._failures):
             other.advance()
         self.work += other.work
         self._pruned(self._climb(opened(other._seen.best.parameters, self._likelihood.log), _DOUBLING_PASSES))
@@ -445,15 +445,6 @@ class _Search:
         )
         self._failures = 0
         return self._seen.best.score > before + _IMPROVEMENT
-
-    def _has_come_to(self, model: Candidate) -> bool:
-        """Whether the best model is this one of another search: as many states, and the same evidence once that is
-        climbed on the steps here."""
-        best = self._seen.best
-        if best.n_states != model.n_states:
-            return False
-        same = self._climbed(opened(model.parameters, self._likelihood.log), _MERGING_PASSES)
-        return abs(judged(same, self._likelihood).score - best.score) < _IMPROVEMENT
 
     def _uses_most_entries(self) -> bool:
         """Whether the best model uses more than half of the transitions that the states it leaves might have."""
