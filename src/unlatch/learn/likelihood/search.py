@@ -457,15 +457,21 @@ class _Search:
         return self._seen.best.log_likelihood > -_LEAST_PRICE
 
     def _round(self) -> bool:
-        """Double, climb, prune; where that leads to no more states, and there is no more of the log to look at, save
-        entries and prune, and try one state more. True if that paid: in more states, or in a clearly better model."""
+        """Double, climb, prune; where that leads to no more states, and there is no more of the log to look at, try one
+        state more, entries saved, and the other doublings: which of them pays cannot be told by a short climb. True if
+        that paid: in more states, or in a clearly better model."""
         best = self._seen.best
-        doubled = self._doubled(best)
+        probes = self._doublings(best)
+        doubled = self._climb(probes[0], _DOUBLING_PASSES)
         pruned = self._pruned(doubled)
         if pruned.n_states <= best.n_states and self.steps >= self._largest_sample():
             pruned = max(pruned, self._one_more(doubled, best), key=lambda found: found.score)
             if not self._explains_all():
-                pruned = max(pruned, self._pruned(self._saving(doubled)), key=lambda found: found.score)
+                others = [
+                    self._saving(doubled),
+                    *(self._climb(probe, _DOUBLING_PASSES) for probe in probes[1:]),
+                ]
+                pruned = max([pruned, *map(self._pruned, others)], key=lambda found: found.score)
         self._rounds.append(
             f"{self._likelihood.steps} steps: {best.n_states} states doubled and pruned to {pruned.n_states}, "
             f"evidence {best.score:.1f} to {pruned.score:.1f}"
@@ -477,18 +483,18 @@ class _Search:
             self._stickiness = _STICKINESS
         return success
 
-    def _doubled(self, best: Candidate) -> Candidate:
-        """Twice the states, from the most promising start. The stickiness that paid in the last round is not compared
-        with others again."""
+    def _doublings(self, best: Candidate) -> list[Parameters]:
+        """Twice the states after short climbs, the most promising first. The stickiness that paid in the last round is
+        not compared with others again."""
         parted = with_endings(best.parameters, self._likelihood.log, self._likelihood.emission)
         likelihood = self._for_probes(best.n_states)
         probes = {
             sticky: self._climbed(doubled_states(parted, sticky, self._rng), _PROBING_PASSES, on=likelihood)
             for sticky in self._stickiness
         }
-        promising = max(probes, key=lambda sticky: probes[sticky].log_likelihood)
-        self._stickiness = (promising,)
-        return self._climb(probes[promising].parameters, _DOUBLING_PASSES)
+        promising = sorted(probes, key=lambda sticky: -probes[sticky].log_likelihood)
+        self._stickiness = tuple(promising[:1])
+        return [probes[sticky].parameters for sticky in promising]
 
     def _one_more(self, doubled: Candidate, best: Candidate) -> Candidate:
         """The best model with a single state more: the doubled one with the best pairs merged, or the one before with a
