@@ -71,7 +71,7 @@ _MERGING_PASSES = 20
 """Passes of a climb at most: to see which start is promising, to go on from it, to see what a merge costs."""
 
 _JUDGING_PASSES = 4
-"""Passes that the evidence for a model takes as long as."""
+"""Passes that a judgment is counted as. It takes some ten of them with few states, and more with many."""
 
 _SPLITS, _SPLITS_KEPT = 16, 2
 """States that are split one by one where doubling did not pay, the most visited first, and how many of these models are
@@ -257,7 +257,7 @@ class _Seen:
 
     max_states: int
     models: dict[int, Candidate] = field(default_factory=dict)
-    pruned: list[Candidate] = field(default_factory=list)
+    pruned: list[tuple[int, float]] = field(default_factory=list)  # states and evidence
 
     def record(self, candidate: Candidate) -> Candidate:
         """Remember a model, unless it has states beyond the limit or states that are never visited."""
@@ -271,8 +271,8 @@ class _Seen:
         """Whether it is one of the models of which no two states should be merged: as many states, and the same
         evidence."""
         return any(
-            candidate.n_states == known.n_states and abs(candidate.score - known.score) < _IMPROVEMENT
-            for known in self.pruned
+            candidate.n_states == states and abs(candidate.score - score) < _IMPROVEMENT
+            for states, score in self.pruned
         )
 
     @property
@@ -337,18 +337,20 @@ class _Search:
         )
 
     def can_wait_for(self, other: _Search) -> bool:
-        """Whether the other has the same hypothesis with rows that actions share, and is not clearly behind: then that
-        is likely all there is to find, with far fewer numbers."""
-        special = other.hypothesis is self.hypothesis and other._shared and not self._shared
-        return special and not other.is_behind(self)
+        """Whether what the other looks for is a special case of what is looked for here, and is not clearly behind:
+        then that is likely all there is to find, with far fewer numbers."""
+        return self._includes(other) and not other.is_behind(self)
+
+    def _includes(self, other: _Search) -> bool:
+        """Whether the other has the same hypothesis with rows that actions share."""
+        return other.hypothesis is self.hypothesis and other._shared and not self._shared
 
     def lacks_no_states_beside(self, leader: _Search) -> bool:
-        """Whether this search has had a round, and the leader, which is done, had clearly more evidence with fewer
+        """Whether this search has had a turn, and the leader, which is done, had clearly more evidence with fewer
         states, or with as many if the last round here did not pay or the leader's models are special cases of those
         here. States in which nothing more happens are not counted. What the leader had on other steps is taken in
         proportion, and must be ahead by more than parts of a log differ by chance."""
-        special = leader.hypothesis is self.hypothesis and leader._shared
-        mine = self._seen.best.ascent.n_going_on + (special or self._failures > 0)
+        mine = self._seen.best.ascent.n_going_on + (self._includes(leader) or self._failures > 0)
         score = self._seen.best.score
         return bool(self.history and leader.done) and any(
             n < mine
@@ -589,7 +591,7 @@ class _Search:
                 break
             current = simpler
         current = self._climb(self._within_limit(current), _DOUBLING_PASSES)
-        self._seen.pruned.append(current)
+        self._seen.pruned.append((current.n_states, current.score))
         return current
 
     def _within_limit(self, candidate: Candidate) -> Parameters:

@@ -22,7 +22,7 @@ __all__ = ["thrifty"]
 
 _THRIFTY_PASSES = 40
 _STILL = 1e-4
-"""Change of any probability in a pass below which the passes that are left would not take it to zero."""
+"""Change of any probability in a pass below which it is over: all passes that there are would move none by .004."""
 _AJAR = 1e-6
 """Chance given to closed entries, to see which of them are needed."""
 

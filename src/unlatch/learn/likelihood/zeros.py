@@ -31,8 +31,8 @@ _MAX_INFORMATION = 1_000
 
 _HALVINGS = 8
 """How often a group of entries that is not worth closing is tried again in halves: every try is a climb, which is dear
-with many states. With few the halves go down to single entries: what is left open wrongly makes a model look worse than
-it is, and with it a runner-up."""
+with many states. Eight take some hundred entries down to single ones. With few states the halves always go there: what
+is left open wrongly makes a model look worse than it is, and with it a runner-up."""
 
 NO_DIFFERENCE = 0.5
 """Nats below the most evidence found that further zeros may leave: an entry that the log does not use costs nothing and
