@@ -154,17 +154,22 @@ def _path_lengths(lengths: Floats) -> Floats:
     return np.where(np.isfinite(paths), paths, joined.max(initial=1.0) + 1.0)
 
 
-def _relaxed(places: Floats, wanted: Floats, rounds: int = 300) -> Floats:
+def _relaxed(places: Floats, wanted: Floats, rounds: int = 150) -> Floats:
     """Stress majorization: every state moves to where the others would have it, until it has settled."""
     weights = 1.0 / np.maximum(wanted, 1e-9) ** 2
     np.fill_diagonal(weights, 0.0)
-    total = weights.sum(axis=1)[:, None]
+    pulls = weights * wanted
+    total = weights.sum(axis=1)
+    x, y = places.T
     for _ in range(rounds):
-        apart = places[:, None] - places[None]
-        distance = np.maximum(np.hypot(apart[..., 0], apart[..., 1]), 1e-9)
-        pulled = places[None] + apart * (wanted / distance)[..., None]
-        places = (weights[..., None] * pulled).sum(axis=1) / total
-    return places
+        across, up = x[:, None] - x, y[:, None] - y
+        near = pulls / np.maximum(np.sqrt(across * across + up * up), 1e-9)
+        moved = (weights @ x + (near * across).sum(axis=1)) / total, (weights @ y + (near * up).sum(axis=1)) / total
+        settled = np.abs(moved[0] - x).max() + np.abs(moved[1] - y).max() < 1e-4
+        x, y = moved
+        if settled:
+            break
+    return np.column_stack([x, y])
 
 
 def _stress(places: Floats, wanted: Floats) -> float:
@@ -249,7 +254,8 @@ def routed(places: Floats, pairs: Sequence[tuple[int, int]], lines: Ints | None 
     moves = []
     for source, target in pairs:
         if source == target:
-            curve = _loop(places, source)
+            joined = [t if s == source else s for s, t in pairs if source in (s, t) and s != t]
+            curve = _loop(places, source, joined)
         else:
             curve = _curve(places, lines, (target, source) in pairs, source, target)
         label = _label(places, lines, curve, taken)
@@ -281,7 +287,7 @@ def _bent(start: Floats, end: Floats, bend: float) -> Floats:
 def _between(curve: Floats, first: tuple[Floats, int], last: tuple[Floats, int]) -> Floats:
     """The part of a curve outside the states that it joins, their observations included."""
     times = np.linspace(0.0, 1.0, 201)
-    points = np.array([_point(curve, t) for t in times])
+    points = _points(curve, times)
     leaves = np.flatnonzero(_covered(points, *first))
     reaches = np.flatnonzero(_covered(points, *last))
     begin = min(int(leaves.max(initial=0)) + 1, 150)
@@ -310,16 +316,18 @@ def _first_part(curve: Floats, t: float) -> Floats:
     return np.array([curve[0], one[0], two[0], (1 - t) * two[0] + t * two[1]])
 
 
-def _loop(places: Floats, state: int) -> Floats:
-    """A loop to the side where there is most room."""
+def _loop(places: Floats, state: int, joined: Sequence[int]) -> Floats:
+    """A loop to the side where there is most room, away from the arrows to and from other states."""
     here = places[state]
     others = np.delete(places, state, axis=0)
     middle = places.mean(axis=0)
+    ways = np.arctan2(*(places[list(joined)] - here).T[::-1])
 
     def roomy(angle: float) -> float:
         tip = here + 0.75 * np.array([np.cos(angle), np.sin(angle)])
         near = float(np.hypot(*(others - tip).T).min(initial=2.0))
-        return min(near, 1.6) + 0.25 * float(np.hypot(*(tip - middle)))
+        turned = float(np.abs((ways - angle + np.pi) % (2 * np.pi) - np.pi).min(initial=np.pi))
+        return min(near, 1.6) + 0.25 * float(np.hypot(*(tip - middle))) + min(turned, 1.2)
 
     angle = max(_LOOPS.tolist(), key=roomy)
     rim = [here + NODE_RADIUS * np.array([np.cos(a), np.sin(a)]) for a in (angle + 0.5, angle - 0.5)]
@@ -327,14 +335,19 @@ def _loop(places: Floats, state: int) -> Floats:
     return np.array([rim[0], far[0], far[1], rim[1]])
 
 
+def _points(curve: Floats, times: Floats) -> Floats:
+    t = times[:, None]
+    result: Floats = np.hstack([(1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t * t * (1 - t), t**3]) @ curve
+    return result
+
+
 def _point(curve: Floats, t: float) -> Floats:
-    weights = np.array([(1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t * t * (1 - t), t**3])
-    result: Floats = weights @ curve
+    result: Floats = _points(curve, np.array([t]))[0]
     return result
 
 
 def _clearance(curve: Floats, others: Floats) -> float:
-    points = np.array([_point(curve, t) for t in np.linspace(0.1, 0.9, 9)])
+    points = _points(curve, np.linspace(0.1, 0.9, 9))
     gaps = points[:, None] - others[None]
     return float(np.hypot(gaps[..., 0], gaps[..., 1]).min(initial=2.0))
 
