@@ -107,7 +107,12 @@ def test_every_public_name_says_what_it_is(name):
 
 
 @pytest.mark.parametrize(
-    "module", ["unlatch", "unlatch.core.pomdp", "unlatch.core.psr", "unlatch.simulation"]
+    "module",
+    [
+        *("unlatch", "unlatch.core.pomdp", "unlatch.core.psr", "unlatch.simulation"),
+        *("unlatch.show.figure", "unlatch.show.plots", "unlatch.show.plots_of_learning"),
+        *("unlatch.show.plots_of_planning", "unlatch.show.report"),
+    ],
 )
 @pytest.mark.compiled
 def test_examples_in_docstrings_are_true(module):
