@@ -42,6 +42,7 @@ _HOMES = {
     "Partition": "core.partition",
     "PartitionModel": "core.partition_model",
     "Reward": "core.reward",
+    "Problem": "core.problem",
     "Evidence": "core.evidence",
     "Diagnostic": "core.diagnostics",
     "Diagnostics": "core.diagnostics",
@@ -142,6 +143,7 @@ if TYPE_CHECKING:
     from unlatch.core.partition import Partition as Partition
     from unlatch.core.partition_model import PartitionModel as PartitionModel
     from unlatch.core.pomdp import POMDP as POMDP
+    from unlatch.core.problem import Problem as Problem
     from unlatch.core.psr import PSR as PSR
     from unlatch.core.reward import Reward as Reward
     from unlatch.core.trajectory import Trajectory as Trajectory

@@ -262,7 +262,7 @@ class _Stage:
             shown=np.cumsum(events.updates.sum(axis=3), axis=1).transpose(0, 2, 1)[order].copy(),
             following=np.cumsum(events.updates, axis=3)[order],
             symbol_rewards=events.payments(resolved)[order] / resolved.scale,
-            state_rewards=resolved.states / resolved.scale,
+            state_rewards=resolved.states[order] / resolved.scale,
             scale=resolved.scale,
             refused=refused,
         )
@@ -412,7 +412,7 @@ def _act(
         event = draw_cumulative(stage.shown[action, state], for_observation)
         scores.occupancy[episode, state] += 1
         scores.lengths[episode] += 1
-        scores.totals[episode] += stage.symbol_rewards[action, event] + stage.state_rewards[state]
+        scores.totals[episode] += stage.symbol_rewards[action, event] + stage.state_rewards[action, state]
         state = draw_cumulative(stage.following[action, event, state], for_state)
         observation, reward = stage.told[event]
         try:
