@@ -117,6 +117,9 @@ _HOMES = {
     "plot_spectrum": "show.plots",
     "plot_matrix": "show.plots",
     "draw_models": "show.plots",
+    # the installation
+    "doctor": "installation",
+    "Installation": "installation",
 }
 
 _MODULES = ("domains", "errors")
@@ -153,6 +156,8 @@ if TYPE_CHECKING:
     from unlatch.files.models import SavedModel as SavedModel
     from unlatch.files.models import load_model as load_model
     from unlatch.files.models import save_model as save_model
+    from unlatch.installation import Installation as Installation
+    from unlatch.installation import doctor as doctor
     from unlatch.learn.baselines.baum_welch import EMResult as EMResult
     from unlatch.learn.baselines.baum_welch import learn_em as learn_em
     from unlatch.learn.baselines.tensor import ActionVerdict as ActionVerdict
