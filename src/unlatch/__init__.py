@@ -42,6 +42,7 @@ _HOMES = {
     "Partition": "core.partition",
     "PartitionModel": "core.partition_model",
     "Reward": "core.reward",
+    "Problem": "core.problem",
     "Evidence": "core.evidence",
     "Diagnostic": "core.diagnostics",
     "Diagnostics": "core.diagnostics",
@@ -117,6 +118,9 @@ _HOMES = {
     "plot_matrix": "show.plots",
     "plot_belief": "show.plots",
     "draw_models": "show.plots",
+    # the installation
+    "doctor": "installation",
+    "Installation": "installation",
     "plot_spectrum": "show.plots_of_learning",
     "plot_evidence": "show.plots_of_learning",
     "plot_learning_curves": "show.plots_of_learning",
@@ -152,6 +156,7 @@ if TYPE_CHECKING:
     from unlatch.core.partition import Partition as Partition
     from unlatch.core.partition_model import PartitionModel as PartitionModel
     from unlatch.core.pomdp import POMDP as POMDP
+    from unlatch.core.problem import Problem as Problem
     from unlatch.core.psr import PSR as PSR
     from unlatch.core.reward import Reward as Reward
     from unlatch.core.trajectory import Trajectory as Trajectory
@@ -161,6 +166,8 @@ if TYPE_CHECKING:
     from unlatch.files.models import SavedModel as SavedModel
     from unlatch.files.models import load_model as load_model
     from unlatch.files.models import save_model as save_model
+    from unlatch.installation import Installation as Installation
+    from unlatch.installation import doctor as doctor
     from unlatch.learn.baselines.baum_welch import EMResult as EMResult
     from unlatch.learn.baselines.baum_welch import learn_em as learn_em
     from unlatch.learn.baselines.tensor import ActionVerdict as ActionVerdict

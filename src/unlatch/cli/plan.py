@@ -233,7 +233,7 @@ def _judge(goals: tuple[str, ...], agent: Any, states: POMDP | None, truth: POMD
         raise UsageError(
             "a goal on a learned state cannot be found in this system: the numbers of states differ"
         )
-    learned = _reward(goals, agent).resolve(agent).states
+    learned = _reward(goals, agent).resolve(agent).states[0]  # goals pay whatever the action
     order = match_states(states, truth)
     return Reward.on_states({t: float(learned[s]) for t, s in enumerate(order) if learned[s] != 0})
 
@@ -286,7 +286,7 @@ def _belief(belief: Any, most: int = 6) -> str:
 
 def _print_time(output: Screen, played: Any, judged: Reward, truth: POMDP) -> None:
     resolved = judged.resolve(truth)
-    goal = [s for s in range(truth.n_states) if resolved.states[s] > 0]
+    goal = [s for s in range(truth.n_states) if (resolved.states[:, s] > 0).any()]
     shares = played.share_of_time
     if goal:
         names = ", ".join(truth.state_names[s] for s in goal)

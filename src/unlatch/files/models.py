@@ -149,6 +149,14 @@ class SavedModel:
         The options that the model was learned with; plain JSON values.
     log_likelihood : float, optional
         Of the POMDP on the log that it was learned from, in nats; minus infinity if a spectral model rules it out.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> saved = unlatch.SavedModel(pomdp=unlatch.domains.tiger(), provenance={"made": "by hand"})
+    >>> unlatch.save_model("tiger.json", saved)
+    >>> unlatch.load_model("tiger.json").provenance["made"]
+    'by hand'
     """
 
     pomdp: POMDP | None = None
@@ -208,6 +216,13 @@ def save_model(
         Added to those of a `SavedModel` or a result.
     timestamp : bool
         Note the time (UTC) in the provenance, as ``created``. The bytes then differ from one run to the next.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> unlatch.save_model("tiger.json", unlatch.domains.tiger())
+    >>> unlatch.load_model("tiger.json").pomdp == unlatch.domains.tiger()
+    True
     """
     where = checked_path(path)
     _refuse_kinds(partition, psr, provenance, diagnostics)
@@ -397,6 +412,13 @@ def load_model(path: PathLike) -> SavedModel:
 
     Raises `ModelFileError` for a file that is damaged, foreign, of a newer major version, or no valid model.
     What was repaired or passed over is in the ``diagnostics`` of the result.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> unlatch.save_model("tiger.json", unlatch.domains.tiger())
+    >>> unlatch.load_model("tiger.json").model
+    POMDP(2 states, 3 actions, 6 observations, emission='departure')
     """
     where = checked_path(path)
     return _read(read_regular_file(path, largest=MAX_BYTES), where)

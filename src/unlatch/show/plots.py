@@ -260,6 +260,15 @@ def draw_models(
     -------
     Path
         Where the picture is.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from unlatch import domains, draw_models
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     draw_models({"Tiger": domains.tiger()}, Path(folder) / "tiger.svg", actions=["listen"]).name
+    'tiger.svg'
     """
     if not models:
         raise UsageError("draw_models needs at least one model")
