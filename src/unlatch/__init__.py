@@ -44,6 +44,7 @@ _HOMES = {
     "Reward": "core.reward",
     "Problem": "core.problem",
     "AlphaVectors": "core.alpha_vectors",
+    "with_emission": "core.emission",
     "Evidence": "core.evidence",
     "Diagnostic": "core.diagnostics",
     "Diagnostics": "core.diagnostics",
@@ -52,9 +53,20 @@ _HOMES = {
     # files
     "read_log": "files.logs",
     "write_log": "files.logs",
-    "save_model": "files.models",
-    "load_model": "files.models",
-    "SavedModel": "files.models",
+    "save_model": "files.models.doors",
+    "load_model": "files.models.doors",
+    "SavedModel": "files.models.native",
+    "load_problem": "files.models.doors",
+    "save_problem": "files.models.doors",
+    "load_policy": "files.models.policies",
+    "save_policy": "files.models.policies",
+    "to_dot": "files.models.graphs",
+    "to_mermaid": "files.models.graphs",
+    # other people's tools
+    "to_gymnasium": "bridges.environment",
+    "to_pomdp_py": "bridges.pomdp_py",
+    "from_arrays": "bridges.arrays",
+    "to_arrays": "bridges.arrays",
     # learning: the whole way
     "learn_pomdp": "learn.pipeline",
     "learn_psr": "learn.pipeline",
@@ -129,6 +141,10 @@ if TYPE_CHECKING:
 
     from unlatch import domains as domains
     from unlatch import errors as errors
+    from unlatch.bridges.arrays import from_arrays as from_arrays
+    from unlatch.bridges.arrays import to_arrays as to_arrays
+    from unlatch.bridges.environment import to_gymnasium as to_gymnasium
+    from unlatch.bridges.pomdp_py import to_pomdp_py as to_pomdp_py
     from unlatch.compare.bounds import ErrorBound as ErrorBound
     from unlatch.compare.bounds import cramer_rao_bound as cramer_rao_bound
     from unlatch.compare.errors import held_out_gap as held_out_gap
@@ -141,6 +157,7 @@ if TYPE_CHECKING:
     from unlatch.core.alpha_vectors import AlphaVectors as AlphaVectors
     from unlatch.core.diagnostics import Diagnostic as Diagnostic
     from unlatch.core.diagnostics import Diagnostics as Diagnostics
+    from unlatch.core.emission import with_emission as with_emission
     from unlatch.core.evidence import Evidence as Evidence
     from unlatch.core.partition import Partition as Partition
     from unlatch.core.partition_model import PartitionModel as PartitionModel
@@ -152,9 +169,15 @@ if TYPE_CHECKING:
     from unlatch.errors import BeliefCollapseWarning as BeliefCollapseWarning
     from unlatch.files.logs import read_log as read_log
     from unlatch.files.logs import write_log as write_log
-    from unlatch.files.models import SavedModel as SavedModel
-    from unlatch.files.models import load_model as load_model
-    from unlatch.files.models import save_model as save_model
+    from unlatch.files.models.doors import load_model as load_model
+    from unlatch.files.models.doors import load_problem as load_problem
+    from unlatch.files.models.doors import save_model as save_model
+    from unlatch.files.models.doors import save_problem as save_problem
+    from unlatch.files.models.graphs import to_dot as to_dot
+    from unlatch.files.models.graphs import to_mermaid as to_mermaid
+    from unlatch.files.models.native import SavedModel as SavedModel
+    from unlatch.files.models.policies import load_policy as load_policy
+    from unlatch.files.models.policies import save_policy as save_policy
     from unlatch.learn.baselines.baum_welch import EMResult as EMResult
     from unlatch.learn.baselines.baum_welch import learn_em as learn_em
     from unlatch.learn.baselines.tensor import ActionVerdict as ActionVerdict
