@@ -45,6 +45,7 @@ _HOMES = {
     "Problem": "core.problem",
     "AlphaVectors": "core.alpha_vectors",
     "with_emission": "core.emission",
+    "paying_model": "core.paying",
     "Evidence": "core.evidence",
     "Diagnostic": "core.diagnostics",
     "Diagnostics": "core.diagnostics",
@@ -60,8 +61,6 @@ _HOMES = {
     "save_problem": "files.models.doors",
     "load_policy": "files.models.policies",
     "save_policy": "files.models.policies",
-    "to_dot": "files.models.graphs",
-    "to_mermaid": "files.models.graphs",
     # other people's tools
     "to_gymnasium": "bridges.environment",
     "to_pomdp_py": "bridges.pomdp_py",
@@ -130,6 +129,8 @@ _HOMES = {
     "plot_spectrum": "show.plots",
     "plot_matrix": "show.plots",
     "draw_models": "show.plots",
+    "to_dot": "show.graphs",
+    "to_mermaid": "show.graphs",
 }
 
 _MODULES = ("domains", "errors")
@@ -161,6 +162,7 @@ if TYPE_CHECKING:
     from unlatch.core.evidence import Evidence as Evidence
     from unlatch.core.partition import Partition as Partition
     from unlatch.core.partition_model import PartitionModel as PartitionModel
+    from unlatch.core.paying import paying_model as paying_model
     from unlatch.core.pomdp import POMDP as POMDP
     from unlatch.core.problem import Problem as Problem
     from unlatch.core.psr import PSR as PSR
@@ -173,8 +175,6 @@ if TYPE_CHECKING:
     from unlatch.files.models.doors import load_problem as load_problem
     from unlatch.files.models.doors import save_model as save_model
     from unlatch.files.models.doors import save_problem as save_problem
-    from unlatch.files.models.graphs import to_dot as to_dot
-    from unlatch.files.models.graphs import to_mermaid as to_mermaid
     from unlatch.files.models.native import SavedModel as SavedModel
     from unlatch.files.models.policies import load_policy as load_policy
     from unlatch.files.models.policies import save_policy as save_policy
@@ -220,6 +220,8 @@ if TYPE_CHECKING:
     from unlatch.plan.goals import states_where as states_where
     from unlatch.plan.pouct import POUCT as POUCT
     from unlatch.plan.pouct import SearchResult as SearchResult
+    from unlatch.show.graphs import to_dot as to_dot
+    from unlatch.show.graphs import to_mermaid as to_mermaid
     from unlatch.show.plots import draw_models as draw_models
     from unlatch.show.plots import plot_matrix as plot_matrix
     from unlatch.show.plots import plot_spectrum as plot_spectrum

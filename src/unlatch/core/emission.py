@@ -19,7 +19,7 @@ from unlatch.core.problem import Problem
 from unlatch.core.reward import Reward
 from unlatch.errors import ResourceLimitError, UsageError
 
-__all__ = ["Converted", "converted", "with_emission"]
+__all__ = ["Converted", "converted", "copied_names", "with_emission"]
 
 MOST_STATES = 20_000
 """States that a conversion may lead to: a model of more would not fit anywhere."""
@@ -250,7 +250,7 @@ def _assembled(
         observations=shows,
         initial=initial,
         emission=emission,
-        state_names=_copied_names(pomdp.state_names, origin),
+        state_names=copied_names(pomdp.state_names, origin),
         terminal=tuple(np.flatnonzero(np.isin(origin, pomdp.terminal)).tolist()),
         first_observations=None if first_rows is None else first_rows[origin],
         first_observation_names=pomdp.first_observation_names,
@@ -259,7 +259,7 @@ def _assembled(
     return Converted(result, origin)
 
 
-def _copied_names(names: tuple[str, ...], origin: Ints) -> tuple[str, ...]:
+def copied_names(names: tuple[str, ...], origin: Ints) -> tuple[str, ...]:
     """The name of a state that stands once; of others with a number, after a mark that makes no two names the same."""
     several = np.bincount(origin, minlength=len(names)) > 1
     mark = "."
