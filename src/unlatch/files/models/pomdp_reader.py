@@ -399,7 +399,7 @@ class _Reader:
             self._checked_float(word, self._at + number)
         return self._refuse(
             f"{kind}: expected {count} numbers, got {len(listed)} before the end of the file",
-            at=len(self._words),
+            at=len(self._words) - 1,
         )
 
     def _number(self) -> float:
