@@ -11,7 +11,7 @@
 
 The five calls that most work is made of:
 
-    read_log(path)                  a log of actions and observations (and rewards), from CSV
+    read_log(path)                  a log of actions and observations (and rewards), from CSV, Parquet, data frames, ...
     learn_pomdp(log)                how many hidden states, how each action moves them, what each shows
     save_model, load_model          a model, its evidence and how it was made, to and from a file
     POUCT(model, reward)            a planner: action() says what to do, observe() is told what was seen
@@ -52,6 +52,8 @@ _HOMES = {
     "iterate_log": "files.logs.read",
     "LogChunk": "files.logs.chunks",
     "write_log": "files.logs.write",
+    "record": "bridges.record",
+    "from_minari": "bridges.minari_datasets",
     "save_model": "files.models",
     "load_model": "files.models",
     "SavedModel": "files.models",
@@ -129,6 +131,8 @@ if TYPE_CHECKING:
 
     from unlatch import domains as domains
     from unlatch import errors as errors
+    from unlatch.bridges.minari_datasets import from_minari as from_minari
+    from unlatch.bridges.record import record as record
     from unlatch.compare.bounds import ErrorBound as ErrorBound
     from unlatch.compare.bounds import cramer_rao_bound as cramer_rao_bound
     from unlatch.compare.errors import held_out_gap as held_out_gap
