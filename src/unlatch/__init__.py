@@ -68,6 +68,9 @@ _HOMES = {
     "RefineResult": "learn.likelihood.refine",
     # learning: what a log can tell, before and after
     "examine": "learn.examine.log",
+    "inspect_log": "learn.examine.inspection",
+    "LogSummary": "learn.examine.inspection",
+    "SymbolCount": "learn.examine.inspection",
     "examine_model": "learn.examine.model",
     "undetermined_entries": "learn.identify.entries",
     "Undetermined": "learn.identify.entries",
@@ -164,6 +167,9 @@ if TYPE_CHECKING:
     from unlatch.learn.baselines.tensor import ActionVerdict as ActionVerdict
     from unlatch.learn.baselines.tensor import TensorResult as TensorResult
     from unlatch.learn.baselines.tensor import learn_tensor as learn_tensor
+    from unlatch.learn.examine.inspection import LogSummary as LogSummary
+    from unlatch.learn.examine.inspection import SymbolCount as SymbolCount
+    from unlatch.learn.examine.inspection import inspect_log as inspect_log
     from unlatch.learn.examine.log import examine as examine
     from unlatch.learn.examine.model import examine_model as examine_model
     from unlatch.learn.identify.certificate import Certificate as Certificate
