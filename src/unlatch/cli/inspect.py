@@ -16,7 +16,7 @@ from unlatch.cli.progress import progress
 @click.argument("log", type=INPUT)
 @log_options
 @click.pass_context
-def inspect(ctx: click.Context, log: Path, **options: Any) -> None:
+def inspect(ctx: click.Context, /, log: Path, **options: Any) -> None:
     """Say what LOG holds: steps, episodes, endings, symbols, how actions were chosen, and what to do next.
 
     LOG is a table (.csv, .csv.gz, .csv.zst, .parquet, .feather, .npz, .npy), a folder of them, or - for standard input.

@@ -258,7 +258,7 @@ def _pearson(table: Floats) -> tuple[float, int]:
     """Pearson's statistic and its degrees of freedom."""
     least = np.sqrt(_EXPECTED * table.sum())
     table = table[table.sum(axis=1) >= least][:, table.sum(axis=0) >= least]
-    if min(table.shape) < 2:
+    if min(table.shape) < 2 or not table.any():
         return 0.0, 0
     expected = np.outer(table.sum(axis=1), table.sum(axis=0)) / table.sum()
     used = expected > 0
