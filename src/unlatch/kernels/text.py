@@ -59,8 +59,8 @@ def scan_rows(  # type: ignore[no-untyped-def]
     """Find rows of plain cells (no quotes, no carriage returns, no zero bytes) and look up those of symbols.
 
     ``words[i]`` are the eight bytes from ``i`` on, the first the lowest; ``stop`` is the number of bytes. Of a column
-    with ``coded[c]``, ``codes[c, r]`` receives the code of the key (the cell's bytes as words) in ``keys[c]`` and ``slots[c]``, or
-    one of the two above. Stops before a row that is blank, ragged, too long, or not whole at a
+    with ``coded[c]``, ``codes[c, r]`` receives the code of the key (the cell's bytes as words) in ``keys[c]`` and
+    ``slots[c]``, or one of the two above. Stops before a row that is blank, ragged, too long, or not whole at a
     distance of eight bytes from the end: `find_rows` looks closer.
 
     Returns (position of the next row, rows).
