@@ -24,6 +24,8 @@ __all__ = ["Interrupted", "run_program", "say"]
 
 _COMMANDS = {
     "simulate": "Sample a log from a domain or a model file.",
+    "record": "Record a log in an environment of Gymnasium.",
+    "inspect": "Say what a log holds, and what to do next.",
     "learn": "Learn a POMDP from a log.",
     "plan": "Plan towards a goal, act, and report how it went.",
     "show": "Print a model: states, partition, matrices.",
