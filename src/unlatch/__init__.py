@@ -67,9 +67,10 @@ _HOMES = {
     "examine_model": "learn.examine.model",
     "undetermined_entries": "learn.identify.entries",
     "Undetermined": "learn.identify.entries",
-    "certify": "learn.identify.certificate",
-    "Certificate": "learn.identify.certificate",
-    "Direction": "learn.identify.certificate",
+    "identify": "learn.identify.identification",
+    "Identification": "core.identification",
+    "Direction": "core.identification",
+    "Zero": "core.identification",
     "ExpectedCounts": "learn.likelihood.parameters",
     # learning: the stages of the spectral way, in their order
     "count_sequences": "learn.spectral.counting",
@@ -139,6 +140,9 @@ if TYPE_CHECKING:
     from unlatch.core.diagnostics import Diagnostic as Diagnostic
     from unlatch.core.diagnostics import Diagnostics as Diagnostics
     from unlatch.core.evidence import Evidence as Evidence
+    from unlatch.core.identification import Direction as Direction
+    from unlatch.core.identification import Identification as Identification
+    from unlatch.core.identification import Zero as Zero
     from unlatch.core.partition import Partition as Partition
     from unlatch.core.partition_model import PartitionModel as PartitionModel
     from unlatch.core.pomdp import POMDP as POMDP
@@ -158,11 +162,9 @@ if TYPE_CHECKING:
     from unlatch.learn.baselines.tensor import learn_tensor as learn_tensor
     from unlatch.learn.examine.log import examine as examine
     from unlatch.learn.examine.model import examine_model as examine_model
-    from unlatch.learn.identify.certificate import Certificate as Certificate
-    from unlatch.learn.identify.certificate import Direction as Direction
-    from unlatch.learn.identify.certificate import certify as certify
     from unlatch.learn.identify.entries import Undetermined as Undetermined
     from unlatch.learn.identify.entries import undetermined_entries as undetermined_entries
+    from unlatch.learn.identify.identification import identify as identify
     from unlatch.learn.likelihood.parameters import ExpectedCounts as ExpectedCounts
     from unlatch.learn.likelihood.refine import RefineResult as RefineResult
     from unlatch.learn.likelihood.refine import refine as refine
