@@ -32,6 +32,9 @@ _LEAST_STEP = 1e-7
 _PENALTY = 10.0
 """What a negative probability costs against the number that is to grow."""
 
+_NO_GAIN = 1e-11
+"""What is not worth a step: the bounds of a walk are given to nine digits."""
+
 _STEPS = 60
 """Of one way; most take five to ten."""
 
@@ -81,14 +84,12 @@ class Walk:
             if proposed is None:
                 break
             gain = _merit(proposed, number, sign) - _merit(current, number, sign)
-            if gain <= 1e-12:
+            if gain < _NO_GAIN:
                 radius /= 4
                 continue
             current = proposed
             if current.process.lowest >= -_VALID:
                 reached = current
-                if gain < 1e-10:
-                    break
         if reached is not self.members[best]:
             self.add(reached)
 
@@ -120,7 +121,8 @@ class Walk:
             return None
         slopes = _slopes(current.process, basis)
         y = _climbing(slopes, current.values(), sign * slopes[number], radius)
-        if y is None or np.abs(y).max() < 1e-14:
+        valid = current.process.lowest >= -_VALID
+        if y is None or (valid and sign * float(slopes[number] @ y) < _NO_GAIN):
             return None
         change = np.eye(n) + (basis @ y).reshape(n, n)
         while radius > _LEAST_STEP:
