@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from unlatch.arrays import Floats
 from unlatch.core import html
-from unlatch.core.checks import finite_floats, frozen
+from unlatch.core.checks import frozen
 from unlatch.core.pomdp import POMDP, Emission
 from unlatch.errors import DataError
 
-__all__ = ["Direction", "Identification", "RowVerdict", "Zero"]
+__all__ = ["QUICK_STATES", "Direction", "Identification", "RowVerdict", "Zero"]
 
 Verdict = Literal["determined", "not determined", "undecided", "not minimal", "not examined"]
 
@@ -25,16 +25,21 @@ RowVerdict = Literal[
 
 Array = Literal["transitions", "observations", "rewards", "initial"]
 
+QUICK_STATES = 30
+"""Up to which it takes seconds at most to tell what is identified: models are shown and saved with it unasked."""
+
 _PLAIN = ("identified", "everywhere", "verdict", "reason", "n_states", "emission", "dimension", "free_directions")
 """Fields that a file keeps as they are."""
+
+_RANGED = ("transitions", "observations", "initial")
 
 
 class Zero(NamedTuple):
     """A probability that is zero, and what a log has to say about that.
 
     ``place`` indexes the array (where episodes begin: the state alone). ``opportunities`` counts how often the log
-    would have shown it, were it certain, as if states were seen; ``p_value`` is how likely as little of it would be if it
-    were 0.02. None if there is no log.
+    would have shown it, were it certain, as if states were seen; ``p_value`` is how likely it would show as little if the
+    probability were one in twenty. None if there is no log.
     """
 
     array: Array
@@ -138,6 +143,14 @@ class Identification:
             parts.append(html.table(listed, ["zero in", "which", "opportunities", "p-value"]))
         return html.page(str(self), *parts)
 
+    def __eq__(self, other: object) -> bool:
+        """Whether the same is said; the extreme models and the direction are not compared."""
+        if not isinstance(other, Identification):
+            return NotImplemented
+        return self.as_dict() == other.as_dict()
+
+    __hash__ = None  # type: ignore[assignment]
+
     def row_counts(self) -> dict[str, int]:
         """How many rows got each verdict."""
         words = np.concatenate([self.transition_rows.ravel(), self.observation_rows.ravel()])
@@ -148,7 +161,7 @@ class Identification:
     def as_dict(self) -> dict[str, Any]:
         """Plain values, without the direction and the extreme models; `from_dict` reads them."""
         kept = {name: getattr(self, name) for name in _PLAIN}
-        ranges = {name: getattr(self, name).tolist() for name in ("transitions", "observations", "initial")}
+        ranges = {"ranges": {name: _listed(getattr(self, name)) for name in _RANGED}}
         rows = {name: getattr(self, name).tolist() for name in ("transition_rows", "observation_rows")}
         zeros = {name: [_plain_zero(zero) for zero in getattr(self, name)] for name in ("zeros", "doubted")}
         return {**kept, **ranges, **rows, **zeros, "moving_states": list(self.moving_states)}
@@ -157,17 +170,13 @@ class Identification:
     def from_dict(cls, values: Mapping[str, Any], pomdp: POMDP) -> Identification:
         """What `as_dict` gave, for the model that it is of; anything else is a `DataError`."""
         known = {field.name for field in fields(cls)}
-        missing = [name for name in (*_PLAIN, "transitions", "observations") if name not in values]
+        missing = [name for name in (*_PLAIN, "ranges") if name not in values]
         if missing:
             raise DataError(f"identified: {', '.join(missing)} is missing", field="identified")
         read = {name: value for name, value in values.items() if name in known}
         _checked_plain(read)
-        for name, rows in (
-            ("transitions", pomdp.transitions),
-            ("observations", pomdp.observations),
-            ("initial", pomdp.initial),
-        ):
-            read[name] = _checked_range(name, read.get(name), rows.shape)
+        for name in _RANGED:
+            read[name] = _read_range(getattr(pomdp, name), _checked_ranges(values["ranges"]).get(name, []))
         for name in ("transition_rows", "observation_rows"):
             read[name] = _checked_rows(name, read.get(name), pomdp.transitions.shape[:2])
         for name in ("zeros", "doubted"):
@@ -214,10 +223,29 @@ def _checked_plain(read: Mapping[str, Any]) -> None:
         raise DataError("identified: unknown verdict or emission", field="identified")
 
 
-def _checked_range(name: str, value: Any, shape: tuple[int, ...]) -> Floats:
-    ranges = finite_floats(f"identified: {name}", value, ndim=len(shape) + 1)
-    if ranges.shape != (*shape, 2):
-        raise DataError(f"identified: {name} has shape {ranges.shape}", field="identified")
+def _listed(ranges: Floats) -> list[list[Any]]:
+    """Place, least and greatest value of every number that is no point."""
+    open_ = np.argwhere(ranges[..., 1] > ranges[..., 0])
+    return [[*place, *ranges[tuple(place)].tolist()] for place in open_.tolist()]
+
+
+def _checked_ranges(value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise DataError("identified: ranges is no object", field="identified")
+    return value
+
+
+def _read_range(numbers: Floats, listed: Any) -> Floats:
+    """What `_listed` gave, around the numbers of the model."""
+    ranges = np.stack([numbers, numbers], axis=-1)
+    for item in _checked_list("ranges", listed):
+        *place, low, high = item if isinstance(item, list | tuple) and len(item) > 2 else (None, 0.0, 0.0)
+        inside = len(place) == numbers.ndim and all(
+            type(index) is int and 0 <= index < size for index, size in zip(place, numbers.shape, strict=True)
+        )
+        if not inside or not all(type(end) in (int, float) and 0 <= end <= 1 for end in (low, high)):
+            raise DataError(f"identified: {item!r:.80} is no range of a probability", field="identified")
+        ranges[tuple(place)] = low, high
     return ranges
 
 

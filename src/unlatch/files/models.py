@@ -22,6 +22,7 @@ import numpy as np
 from unlatch import __version__
 from unlatch.core.diagnostics import Diagnostic, Diagnostics
 from unlatch.core.evidence import Evidence
+from unlatch.core.identification import QUICK_STATES, Identification
 from unlatch.core.partition import Partition
 from unlatch.core.pomdp import POMDP
 from unlatch.core.psr import PSR
@@ -51,6 +52,7 @@ _SECTIONS = (
     "psr",
     "partition",
     "evidence",
+    "identified",
     "log_likelihood",
     "options",
     "diagnostics",
@@ -90,6 +92,8 @@ class Learned(Protocol):
     @property
     def evidence(self) -> Evidence | None: ...
     @property
+    def identified(self) -> Identification: ...
+    @property
     def log_likelihood(self) -> float: ...
     @property
     def options(self) -> Any:
@@ -121,6 +125,7 @@ _KINDS: dict[str, Any] = {
     "diagnostics": Diagnostics,
     "extra": Mapping,
     "evidence": Evidence | None,
+    "identified": Identification | None,
     "options": Mapping,
     "log_likelihood": int | float | np.integer | np.floating | None,
 }
@@ -149,6 +154,8 @@ class SavedModel:
         The options that the model was learned with; plain JSON values.
     log_likelihood : float, optional
         Of the POMDP on the log that it was learned from, in nats; minus infinity if a spectral model rules it out.
+    identified : Identification, optional
+        What the log determines of the POMDP, without the extreme models.
     """
 
     pomdp: POMDP | None = None
@@ -160,6 +167,7 @@ class SavedModel:
     evidence: Evidence | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     log_likelihood: float | None = None
+    identified: Identification | None = None
 
     def __post_init__(self) -> None:
         for name, kind in _KINDS.items():
@@ -263,6 +271,7 @@ def _of_result(result: Learned) -> SavedModel:
         psr=spectral.partition_model.psr if plain else None,
         partition=result.partition,
         evidence=result.evidence,
+        identified=result.identified if result.pomdp.n_states <= QUICK_STATES else None,
         log_likelihood=result.log_likelihood,
         options=result.options.as_dict(),
         diagnostics=result.diagnostics,
@@ -337,6 +346,7 @@ def _content(saved: SavedModel) -> dict[str, Any]:
         "psr": _section("psr", saved.psr, _PSR_FIELDS, extra),
         "partition": None if saved.partition is None else saved.partition.labels.tolist(),
         "evidence": None if saved.evidence is None else _plain(saved.evidence.as_dict()),
+        "identified": None if saved.identified is None else _plain(saved.identified.as_dict()),
         "log_likelihood": _plain(saved.log_likelihood),
         "options": _plain(saved.options) or None,
         "diagnostics": [
@@ -486,6 +496,7 @@ def _saved(content: dict[str, Any], notes: Diagnostics) -> SavedModel:
         + _unreachable(pomdp),
         extra=extra,
         evidence=_evidence(content.get("evidence")),
+        identified=_identified(content.get("identified"), pomdp),
         options=_object("options", content.get("options", {})),
         log_likelihood=_log_likelihood(content.get("log_likelihood")),
     )
@@ -540,6 +551,14 @@ def _states(section: str, value: Any) -> tuple[int, ...]:
     if not isinstance(value, list) or not all(type(item) is int for item in value):
         raise DataError(f"{section}: terminal must be a list of states, as whole numbers from 0")
     return tuple(value)
+
+
+def _identified(value: Any, pomdp: POMDP | None) -> Identification | None:
+    if value is None:
+        return None
+    if pomdp is None:
+        raise DataError("identified: without a pomdp there is nothing to identify")
+    return Identification.from_dict(_object("identified", value), pomdp)
 
 
 def _evidence(values: Any) -> Evidence | None:
