@@ -111,6 +111,8 @@ _HOMES = {
     "held_out_gap": "compare.errors",
     "true_partition": "compare.errors",
     "cramer_rao_bound": "compare.bounds",
+    "check_model": "compare.check",
+    "ModelCheck": "compare.check",
     "ErrorBound": "compare.bounds",
     # pictures
     "plot_states": "show.plots",
@@ -130,6 +132,8 @@ if TYPE_CHECKING:
     from unlatch import errors as errors
     from unlatch.compare.bounds import ErrorBound as ErrorBound
     from unlatch.compare.bounds import cramer_rao_bound as cramer_rao_bound
+    from unlatch.compare.check import ModelCheck as ModelCheck
+    from unlatch.compare.check import check_model as check_model
     from unlatch.compare.errors import held_out_gap as held_out_gap
     from unlatch.compare.errors import observation_l1 as observation_l1
     from unlatch.compare.errors import observation_l1_all as observation_l1_all

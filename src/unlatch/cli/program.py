@@ -23,6 +23,7 @@ from unlatch.show.screen import screen, silence
 __all__ = ["Interrupted", "run_program", "say"]
 
 _COMMANDS = {
+    "check": "Before any data: can a system be learned, and from how many steps?",
     "simulate": "Sample a log from a domain or a model file.",
     "learn": "Learn a POMDP from a log.",
     "plan": "Plan towards a goal, act, and report how it went.",

@@ -55,7 +55,7 @@ def simulate(
     generator, used = resolve_rng(seed)
     with progress():
         log = simulate_log(
-            model, steps, episodes=episodes, total=total, policy=_probabilities(policy), rng=generator
+            model, steps, episodes=episodes, total=total, policy=probabilities(policy), rng=generator
         )
         write_log(output, log)
     ended = "" if log.terminated is None else f", {int(log.terminated.sum())} of which ended,"
@@ -76,7 +76,7 @@ def domain_or_model(text: str) -> POMDP:
     return pomdp
 
 
-def _probabilities(text: str | None) -> list[float] | None:
+def probabilities(text: str | None) -> list[float] | None:
     if text is None:
         return None
     try:
