@@ -84,6 +84,8 @@ def reach(process: Process, noise: float = 0.0) -> Reach:
 def _alike_pairs(process: Process, noise: float) -> tuple[tuple[int, int], ...] | None:
     """Pairs of states that can be mixed, if no state is in two of them and nothing else can be."""
     n = process.n_states
+    if n == 1:
+        return ()
     i, j = np.triu_indices(n, 1)
     conditions = _conditions(process, i, j)
     if conditions is None:
