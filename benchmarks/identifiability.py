@@ -5,9 +5,10 @@
     python benchmarks/identifiability.py restarts [--models 300] [--restarts 1000] --out out/identifiability
     python benchmarks/identifiability.py learned [--logs 5] [--steps 100000] [--domains ...] --out out/identifiability
 
-``restarts`` looks for a second model near identified ones: from random changes of basis, Levenberg's method drives misses
-of the form and negative probabilities to zero. What it finds is sorted: the model itself, with states renamed, another one near
-(largest weight that moved below 0.5), another one far away. ``learned`` compares the verdict of ``result.identified`` with that of the truth.
+``restarts`` looks for a second model near identified ones: from random changes of basis, Levenberg's method drives
+misses of the form and negative probabilities to zero. What it finds is sorted: the model itself, states renamed or not;
+another one near (no weight moved by 0.5); another one far away. ``learned`` compares the verdict of
+``result.identified`` with that of the truth.
 Both append a line of JSON for every model or log to a file in the folder, and go on from there when started again.
 """
 
@@ -69,7 +70,9 @@ def thinned(rng: np.random.Generator, model: POMDP, share: float) -> POMDP:
         return kept / kept.sum(axis=-1, keepdims=True)
 
     rows = without(model.observations)
-    for a, s, t in np.argwhere((np.abs(model.observations[:, :, None] - model.observations[:, None]) < 1e-12).all(axis=3)):
+    for a, s, t in np.argwhere(
+        (np.abs(model.observations[:, :, None] - model.observations[:, None]) < 1e-12).all(axis=3)
+    ):
         rows[a, max(s, t)] = rows[a, min(s, t)]  # what was alike stays alike
     return replace(model, transitions=without(model.transitions), observations=rows)
 
@@ -105,13 +108,16 @@ def exact() -> None:
         begun = time.perf_counter()
         found = identify(model, ranges=False)
         scope = "everywhere" if found.everywhere else "locally" if found.identified else "NO"
-        print(f"  {name:32} {model.n_states:3} states  {scope:10}  {len(found.zeros):4} zeros  {time.perf_counter() - begun:6.2f} s")
+        took = time.perf_counter() - begun
+        print(f"  {name:32} {model.n_states:3} states  {scope:10}  {len(found.zeros):4} zeros  {took:6.2f} s")
     for kind in (dense, singular):
         verdicts = Counter()
         for emission in EMISSIONS:
             for seed in range(25):
                 found = identify(kind(np.random.default_rng([seed, 1]), 4, emission), ranges=False)
-                verdicts["everywhere" if found.everywhere else "locally" if found.identified else found.verdict] += 1
+                verdicts[
+                    "everywhere" if found.everywhere else "locally" if found.identified else found.verdict
+                ] += 1
         print(f"  50 random models, {kind.__name__:14} {dict(verdicts)}")
     print("must be refused")
     first, second = domains.unidentifiable_pair()
@@ -128,8 +134,10 @@ def exact() -> None:
         if found.extremes is not None:
             worst = max(worst, *(hankel_distance(model, other) for other in found.extremes))
             widths.append(float((found.transitions[..., 1] - found.transitions[..., 0]).max()))
-    print(f"  50 dense models with a planted alias: {dict(verdicts)}, Hankel matrices of extremes equal to {worst:.1e}, "
-          f"widest range {min(widths):.2f} to {max(widths):.2f}, {(time.perf_counter() - begun) / 50:.1f} s each")
+    print(
+        f"  50 dense models with a planted alias: {dict(verdicts)}, Hankel matrices of extremes equal to {worst:.1e}, "
+        f"widest range {min(widths):.2f} to {max(widths):.2f}, {(time.perf_counter() - begun) / 50:.1f} s each"
+    )
 
 
 def refused(model: POMDP) -> str:
@@ -167,7 +175,9 @@ def planted(models: int) -> None:
         seed += 1
         model = plant(np.random.default_rng([seed, 3]))
         found = None if model is None else identify(model, ranges=False)
-        if found is None or found.verdict == "not minimal":  # refused for a reason that is not the question here
+        if (
+            found is None or found.verdict == "not minimal"
+        ):  # refused for a reason that is not the question here
             continue
         tried += 1
         verdicts[found.verdict] += 1
@@ -182,7 +192,11 @@ def plant(rng: np.random.Generator) -> POMDP | None:
     model = aliased(rng, states, emission, actions=int(rng.integers(1, 4)), shown=int(rng.integers(2, 4)))
     if rng.random() < 0.7:
         model = thinned(rng, model, float(rng.uniform(0.05, 0.5)))
-    same = np.argwhere(np.triu((np.abs(model.observations[:, :, None] - model.observations[:, None]) < 1e-12).all(axis=(0, 3)), 1))
+    same = np.argwhere(
+        np.triu(
+            (np.abs(model.observations[:, :, None] - model.observations[:, None]) < 1e-12).all(axis=(0, 3)), 1
+        )
+    )
     if not len(same):
         return None
     i, j = same[int(rng.integers(len(same)))]
@@ -222,8 +236,18 @@ def restarts(models: int, number: int, folder: Path) -> None:
         begun = time.perf_counter()
         found = identify(model, ranges=False)
         outcomes = searched(model, number, np.random.default_rng([seed, 5]))
-        append(path, {"seed": seed, "states": model.n_states, "emission": model.emission, "zeros": len(found.zeros),
-                      "everywhere": found.everywhere, "outcomes": outcomes, "seconds": time.perf_counter() - begun})
+        append(
+            path,
+            {
+                "seed": seed,
+                "states": model.n_states,
+                "emission": model.emission,
+                "zeros": len(found.zeros),
+                "everywhere": found.everywhere,
+                "outcomes": outcomes,
+                "seconds": time.perf_counter() - begun,
+            },
+        )
     report_restarts(lines(path))
 
 
@@ -279,7 +303,9 @@ def as_mixing(points: np.ndarray, off: np.ndarray) -> np.ndarray:
     return mixings
 
 
-def levenberg(model: POMDP, points: np.ndarray, off: np.ndarray, rounds: int = 60) -> tuple[np.ndarray, np.ndarray]:
+def levenberg(
+    model: POMDP, points: np.ndarray, off: np.ndarray, rounds: int = 60
+) -> tuple[np.ndarray, np.ndarray]:
     """Squared misses driven down from many points at once, derivatives by differences. Points that are there, or that
     no damping brings any further, rest."""
     points, damping = points.copy(), np.full(len(points), 1e-2)
@@ -300,7 +326,8 @@ def proposals(model: POMDP, points: np.ndarray, off: np.ndarray, damping: np.nda
     """One damped step of Gauss and Newton from each point."""
     current, step = missed(model, points, off), 1e-7
     slopes = np.stack(
-        [(missed(model, points + step * unit, off) - current) / step for unit in np.eye(points.shape[1])], axis=2
+        [(missed(model, points + step * unit, off) - current) / step for unit in np.eye(points.shape[1])],
+        axis=2,
     )
     curvature = slopes.transpose(0, 2, 1) @ slopes
     size = damping * np.maximum(np.trace(curvature, axis1=1, axis2=2), 1e-12)
@@ -350,11 +377,23 @@ def learned(logs: int, steps: int, names: list[str], folder: Path) -> None:
             result = unlatch.learn_pomdp(unlatch.simulate(truth, steps, rng=seed), rng=0)
             took = time.perf_counter() - begun
             found = result.identified
-            append(path, {"domain": name, "seed": seed, "states": result.states, "true": truth.n_states,
-                          "verdict": found.verdict, "identified": found.identified,
-                          "truth": identify(truth, ranges=False).identified,
-                          "opportunities": min((zero.opportunities for zero in found.zeros + found.doubted), default=None),
-                          "learning": took, "seconds": time.perf_counter() - begun - took})
+            append(
+                path,
+                {
+                    "domain": name,
+                    "seed": seed,
+                    "states": result.states,
+                    "true": truth.n_states,
+                    "verdict": found.verdict,
+                    "identified": found.identified,
+                    "truth": identify(truth, ranges=False).identified,
+                    "opportunities": min(
+                        (zero.opportunities for zero in found.zeros + found.doubted), default=None
+                    ),
+                    "learning": took,
+                    "seconds": time.perf_counter() - begun - took,
+                },
+            )
     report_learned(lines(path))
 
 
@@ -364,8 +403,12 @@ def report_learned(found: list[dict[str, Any]]) -> None:
         chosen = [line for line in found if line["domain"] == name]
         counted = sum(line["states"] == line["true"] for line in chosen)
         right = sum(line["identified"] == line["truth"] for line in chosen)
-        least = min((line["opportunities"] for line in chosen if line["opportunities"] is not None), default=None)
-        print(f"{name:32} {len(chosen):4}  {counted:12}  {right:13}  {'' if least is None else f'{least:.0f}':>19}")
+        least = min(
+            (line["opportunities"] for line in chosen if line["opportunities"] is not None), default=None
+        )
+        print(
+            f"{name:32} {len(chosen):4}  {counted:12}  {right:13}  {'' if least is None else f'{least:.0f}':>19}"
+        )
     right = sum(line["identified"] == line["truth"] for line in found)
     print(f"all: {right} of {len(found)} verdicts as for the truth")
 
@@ -390,7 +433,9 @@ def append(path: Path, value: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("what", choices=("exact", "planted", "restarts", "learned"))
     parser.add_argument("--models", type=int, default=300)
     parser.add_argument("--restarts", type=int, default=1000)

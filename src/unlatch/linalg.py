@@ -212,7 +212,7 @@ def null_basis(matrix: Floats, dimension: int) -> Floats:
 
 @own_errstate
 def triangle(matrix: Floats) -> Floats:
-    """The triangular factor of a tall matrix: as few rows as columns, and the same singular values and right vectors."""
+    """The triangular factor of a tall matrix: as many rows as columns, the same singular values and right vectors."""
     _finite(matrix)
     result: Floats = scipy.linalg.qr(matrix, mode="r", check_finite=False)[0][: matrix.shape[1]]
     return result

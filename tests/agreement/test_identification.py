@@ -210,7 +210,10 @@ def test_rows_that_are_never_shown_are_no_part_of_the_claim():
             continue
         rows = model.observations.copy()
         rows[never] = np.random.default_rng(seed).dirichlet(np.ones(2), int(never.sum()))
-        found, other = identify(model, ranges=False, rng=0), identify(replace(model, observations=rows), ranges=False, rng=0)
+        found, other = (
+            identify(model, ranges=False, rng=0),
+            identify(replace(model, observations=rows), ranges=False, rng=0),
+        )
         assert (found.verdict == "determined") == (other.verdict == "determined")
         verdicts.add(found.verdict)
         if found.direction is not None:
@@ -339,7 +342,9 @@ def test_an_ending_that_is_impossible_somewhere_may_be_what_determines_a_model()
     found = identify(model, ranges=False, rng=0)
     assert found.verdict == "determined"
     assert found.free_directions == 2
-    used = [zero.place for zero in found.zeros if zero.array == "transitions" and zero.place[2] in model.terminal]
+    used = [
+        zero.place for zero in found.zeros if zero.array == "transitions" and zero.place[2] in model.terminal
+    ]
     assert {(state, end) for _, state, end in used} == {(1, 4), (2, 3)}
     for zero in found.zeros:
         assert getattr(model, zero.array)[zero.place] == 0
@@ -361,7 +366,10 @@ def test_a_rare_end_is_an_end_whatever_the_noise(emission):
     rare = ending(inner, np.full((2, 2, 1), 0.01), shows)
     assert identify(rare, tolerance=0.02, ranges=False, rng=0).dimension == 3
     never = ending(inner, np.zeros((2, 2, 1)), shows)
-    assert (identify(never, ranges=False, rng=0).verdict, identify(never, ranges=False, rng=0).dimension) == ("not minimal", 2)
+    assert (identify(never, ranges=False, rng=0).verdict, identify(never, ranges=False, rng=0).dimension) == (
+        "not minimal",
+        2,
+    )
 
 
 @pytest.mark.parametrize(
@@ -437,10 +445,18 @@ def test_extremes_are_models_with_the_same_process(name):
     one, other = found.extremes
     before = probabilities(model.to_psr(), 4 if model.n_actions == 2 else 3)
     for extreme in found.extremes:
-        assert np.abs(probabilities(extreme.to_psr(), 4 if model.n_actions == 2 else 3) - before).max() < 1e-10
+        assert (
+            np.abs(probabilities(extreme.to_psr(), 4 if model.n_actions == 2 else 3) - before).max() < 1e-10
+        )
         assert (extreme.transitions >= found.transitions[..., 0] - 1e-9).all()
         assert (extreme.transitions <= found.transitions[..., 1] + 1e-9).all()
-    assert max(np.abs(one.transitions - other.transitions).max(), np.abs(one.observations - other.observations).max()) > 1e-3
+    assert (
+        max(
+            np.abs(one.transitions - other.transitions).max(),
+            np.abs(one.observations - other.observations).max(),
+        )
+        > 1e-3
+    )
     wrong = replace(one, transitions=np.roll(one.transitions, 1, axis=1))
     assert np.abs(probabilities(wrong.to_psr()) - probabilities(model.to_psr())).max() > 1e-3
     assert "bounded" in found.row_counts()
@@ -461,7 +477,9 @@ def mixtures(model: POMDP, i: int, j: int, number: int, rng: np.random.Generator
     return np.array(found)
 
 
-@pytest.mark.parametrize("name", ["pair-first", "aliased-departure-0", "aliased-departure-2", "aliased-arrival-1"])
+@pytest.mark.parametrize(
+    "name", ["pair-first", "aliased-departure-0", "aliased-departure-2", "aliased-arrival-1"]
+)
 def test_brute_force_finds_nothing_outside_the_ranges(name):
     model = NOT_DETERMINED[name]
     found = identify(model)
@@ -499,7 +517,9 @@ def least_miss(model: POMDP, mixing: np.ndarray) -> np.ndarray:
     def misses(point):
         matrix = full(point)
         if abs(np.linalg.det(matrix)) < 1e-3:
-            return np.full(model.updates.size + model.transitions.size + model.observations.size + model.n_states, 9.0)
+            return np.full(
+                model.updates.size + model.transitions.size + model.observations.size + model.n_states, 9.0
+            )
         back = np.linalg.inv(matrix)
         moved = matrix @ model.updates @ back
         moves = moved.sum(axis=1)
@@ -519,8 +539,8 @@ def least_miss(model: POMDP, mixing: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("emission", EMISSIONS)
 def test_searches_near_and_far_find_no_second_model_where_none_is_said_to_be(emission):
-    """From random changes of basis: everything found is the model itself, with its states renamed; of models that are not
-    identified, others are found."""
+    """From random changes of basis: everything found is the model itself, with its states renamed; of models that are
+    not identified, others are found."""
     found, others = 0, 0
     for seed in range(18):
         rng = np.random.default_rng([seed, 6])
@@ -530,9 +550,13 @@ def test_searches_near_and_far_find_no_second_model_where_none_is_said_to_be(emi
         verdict = identify(model, ranges=False)
         if verdict.verdict == "not minimal":
             continue
-        names = [np.eye(model.n_states)[list(order)] for order in itertools.permutations(range(model.n_states))]
+        names = [
+            np.eye(model.n_states)[list(order)] for order in itertools.permutations(range(model.n_states))
+        ]
         for _ in range(8):
-            mixing = least_miss(model, np.eye(model.n_states) + 0.4 * rng.standard_normal((model.n_states,) * 2))
+            mixing = least_miss(
+                model, np.eye(model.n_states) + 0.4 * rng.standard_normal((model.n_states,) * 2)
+            )
             if mixing is None:
                 continue
             away = min(np.abs(mixing - name).max() for name in names)
@@ -559,7 +583,16 @@ def test_a_zero_that_is_opened_takes_the_proof_with_it():
     opened = identify(replace(model, transitions=moves, initial=model.stationary()))
     assert opened.verdict == "not determined"
     assert opened.zeros == ()
-    assert max(np.abs(probabilities(e.to_psr(), 3) - probabilities(replace(model, transitions=moves, initial=model.stationary()).to_psr(), 3)).max() for e in opened.extremes) < 1e-10
+    assert (
+        max(
+            np.abs(
+                probabilities(e.to_psr(), 3)
+                - probabilities(replace(model, transitions=moves, initial=model.stationary()).to_psr(), 3)
+            ).max()
+            for e in opened.extremes
+        )
+        < 1e-10
+    )
 
 
 @pytest.mark.parametrize("emission", EMISSIONS)

@@ -11,9 +11,15 @@ from unlatch.domains import NAMES
 
 @click.command(epilog=f"Domains: {', '.join(NAMES)}; with parameters: tmaze:rooms=3,fail=0.1")
 @click.argument("model")
-@click.option("--policy", metavar="P,P,...", help="How often exploration takes every action; uniform by default.")
 @click.option(
-    "--error", type=Number(above=0.0), default=0.05, show_default=True, help="Mean L1 error of rows to ask for."
+    "--policy", metavar="P,P,...", help="How often exploration takes every action; uniform by default."
+)
+@click.option(
+    "--error",
+    type=Number(above=0.0),
+    default=0.05,
+    show_default=True,
+    help="Mean L1 error of rows to ask for.",
 )
 @click.option(
     "--steps",

@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from unlatch.arrays import Floats, own_errstate
+from unlatch.compare.bounds import ErrorBound, cramer_rao_bound
 from unlatch.core import html
 from unlatch.core.arguments import real_number, whole_number
 from unlatch.core.identification import Identification
 from unlatch.core.pomdp import POMDP, Emission, checked_policy
 from unlatch.core.random import RandomSource, resolve_rng
 from unlatch.errors import NumericalError, UsageError
-from unlatch.compare.bounds import ErrorBound, cramer_rao_bound
 from unlatch.learn.identify.identification import checked_model, identify
 from unlatch.learn.likelihood.climb import climb
 from unlatch.learn.likelihood.evidence import SETTLED
@@ -62,9 +62,9 @@ class ModelCheck:
     untried : tuple of int
         Actions that it never takes.
     steps_for_count : int or None
-        Steps until the evidence for the true number of states is 5 nats ahead of that for one state fewer: what the best
-        merger of two states loses a step, against what the numbers cost. Measured on a simulated log, hence rough; None
-        if there is nothing to merge, or if nothing is lost.
+        Steps until the evidence for the true number of states is 5 nats ahead of that for one state fewer: what the
+        best merger of two states loses a step, against what the numbers cost. Measured on a simulated log, hence
+        rough; None if there is nothing to merge, or if nothing is lost.
     steps_for_error : int or None
         Steps until the mean L1 error of a row, of observations or transitions, whichever is larger, is ``error`` for an
         efficient learner that knows states, zeros and their number (Cramer-Rao); None if the model is not identified.
@@ -121,8 +121,8 @@ class ModelCheck:
         said = []
         if self.steps_for_count is not None:
             said.append(
-                f"about {_rounded(self.steps_for_count)} steps until the log prefers this number of states to one fewer "
-                "(rough: what the best merger of two states loses, on a simulated log)"
+                f"about {_rounded(self.steps_for_count)} steps until the log prefers this number of states to one "
+                "fewer (rough: what the best merger of two states loses, on a simulated log)"
             )
         if self.steps_for_error is not None:
             said.append(
@@ -173,7 +173,9 @@ def check_model(
     whole_number("steps", steps, least=1_000)
     weights = checked_policy(policy, pomdp.n_actions, pomdp.n_observations)
     if weights.ndim != 1:
-        raise UsageError("policy: a probability for every action; exploration by the last observation is not checked")
+        raise UsageError(
+            "policy: a probability for every action; exploration by the last observation is not checked"
+        )
     generator, _ = resolve_rng(rng)
     untried = tuple(int(a) for a in np.flatnonzero(weights <= 0))
     explored = replace(pomdp, untried_actions=_names(pomdp, untried))
@@ -268,7 +270,9 @@ def _obstacles(
 ) -> tuple[str, ...]:
     said = []
     if pomdp.untried_actions:
-        said.append(f"never taken: {html.cut_list(list(pomdp.untried_actions))}; nothing is learned of these actions")
+        said.append(
+            f"never taken: {html.cut_list(list(pomdp.untried_actions))}; nothing is learned of these actions"
+        )
     if unreached:
         said.append(f"never reached: {html.cut_list([pomdp.state_names[s] for s in unreached])}")
     if len(classes) > 1:

@@ -28,7 +28,16 @@ Array = Literal["transitions", "observations", "rewards", "initial"]
 QUICK_STATES = 30
 """Up to which it takes seconds at most to tell what is identified: models are shown and saved with it unasked."""
 
-_PLAIN = ("identified", "everywhere", "verdict", "reason", "n_states", "emission", "dimension", "free_directions")
+_PLAIN = (
+    "identified",
+    "everywhere",
+    "verdict",
+    "reason",
+    "n_states",
+    "emission",
+    "dimension",
+    "free_directions",
+)
 """Fields that a file keeps as they are."""
 
 _RANGED = ("transitions", "observations", "initial")
@@ -38,8 +47,8 @@ class Zero(NamedTuple):
     """A probability that is zero, and what a log has to say about that.
 
     ``place`` indexes the array (where episodes begin: the state alone). ``opportunities`` counts how often the log
-    would have shown it, were it certain, as if states were seen; ``p_value`` is how likely it would show as little if the
-    probability were one in twenty. None if there is no log.
+    would have shown it, were it certain, as if states were seen; ``p_value`` is how likely it would show as little if
+    the probability were one in twenty. None if there is no log.
     """
 
     array: Array
@@ -89,10 +98,10 @@ class Identification:
         "determined"; "not determined": another model was found; "undecided": to first order numbers can move, but no
         other model was found; "not minimal": fewer states would show the same; "not examined": ``reason`` says why.
     transition_rows, observation_rows : array of str, shape (actions, states)
-        "identified"; "identified up to relabeling": the numbers are, but another state shows the same, so that which of
-        the two is which is a matter of names; "bounded": models with other numbers were found; "never observed": no log
-        shows anything of the row, and any numbers will do; "not moved": no model found has others, without a proof; "not
-        examined".
+        "identified"; "identified up to relabeling": the numbers are, but another state shows the same, so that which
+        of the two is which is a matter of names; "bounded": models with other numbers were found; "never observed": no
+        log shows anything of the row, and any numbers will do; "not moved": no model found has others, without a
+        proof; "not examined".
     dimension : int or None
         Of the process, terminal states included; None if it was not computed.
     free_directions : int or None

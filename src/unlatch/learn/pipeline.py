@@ -485,10 +485,9 @@ def _refined(
 
 def _supported(pomdp: POMDP, found: Selection, budget: Budget) -> ZeroSupport | None:
     """What the log says about the zeros of the model, if there is time to ask."""
-    support = None
     with budget.extended(_FOR_THE_FIT).ending():
-        support = zero_support(pomdp, found.search.hypothesis.likelihood())
-    return support
+        return zero_support(pomdp, found.search.hypothesis.likelihood())
+    return None
 
 
 def _examined(found: Selection, budget: Budget) -> tuple[POMDP, Diagnostics]:

@@ -160,8 +160,8 @@ class Summary:
 
     @cached_property
     def undetermined(self) -> Undetermined | None:
-        """Which entries a change of basis inside a cell moves; None where the partition has no such cell, or where the
-        certificate says that none can."""
+        """Which entries a change of basis inside a cell moves; None where the partition has no such cell, or where it
+        is proved that none can."""
         if not self.partition_speaks or not isinstance(self.model, POMDP) or self.partition is None:
             return None
         if self.partition.is_trivial or self.determined:
@@ -315,25 +315,25 @@ def partition_sentences(summary: Summary) -> tuple[str, ...]:
     if not isinstance(summary.model, POMDP):
         return ()
     if summary.partition is None:
-        return tuple(_certified(summary))
+        return tuple(_identified(summary))
     if not summary.partition_speaks:
         return (
             "no action of full rank: the observability partition says nothing about which states, or which numbers, "
             "the log determines",
-            *_certified(summary),
+            *_identified(summary),
         )
     said = [_cells(summary.model, summary.partition)]
     if summary.full_rank_actions:
         said.insert(0, f"full-rank actions: {', '.join(summary.full_rank_actions)}")
     if summary.model.n_states > 1:
         said += _trivial(summary) if summary.partition.is_trivial else _confounded(summary)
-    said += _certified(summary)
+    said += _identified(summary)
     if summary.model.n_states > 1:
         said += _reservations(summary)
     return tuple(said)
 
 
-def _certified(summary: Summary) -> list[str]:
+def _identified(summary: Summary) -> list[str]:
     """What is proved about the numbers of the model as they are; the log knows them up to noise."""
     found = summary.identified
     if found is None:

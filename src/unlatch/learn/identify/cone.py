@@ -24,8 +24,8 @@ PROVED = 1e-6
 """What a dual solution may miss the objective by, relative to its largest entry: HiGHS works to 1e-7."""
 
 Place = tuple[str, int, int, int]
-"""A number of the model: array, action, state, next state, observation or reward. Where an episode begins, (array, first
-observation, 0, state)."""
+"""A number of the model: array, action, state, next state, observation or reward. Where an episode begins, (array,
+first observation, 0, state)."""
 
 _Limits = tuple[Any, list[Place]]
 """Maps of dQ, one row for every zero, and whose they are."""
@@ -154,7 +154,9 @@ class Cone:
         equations = equations[equations.any(axis=1)]  # most say nothing in a maze
         if len(equations) > 2 * unknowns:
             equations = linalg.triangle(equations)
-        padded = np.concatenate([equations, np.zeros((unknowns, unknowns))])  # a right vector for every column
+        padded = np.concatenate(
+            [equations, np.zeros((unknowns, unknowns))]
+        )  # a right vector for every column
         _, values, vectors = linalg.svd(padded)
         null: Floats = vectors[:, values <= self._tolerance * max(1.0, values[0])]
         return null

@@ -9,20 +9,20 @@ what is left are two numbers for every such pair, which the signs of probabiliti
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 
 from unlatch import linalg
-from unlatch.arrays import Flags, Floats
+from unlatch.arrays import Flags, Floats, Ints
 from unlatch.core.budget import checkpoint
 from unlatch.learn.identify.process import Process
 
 __all__ = ["Reach", "reach"]
 
 _INDEPENDENT = 1e-6
-"""Smallest singular value, of conditions of norm one, that counts as more than rounding: a larger bound can only spoil a
-proof, and the conditions are products of differences."""
+"""Smallest singular value, of conditions of norm one, that counts as more than rounding: a larger bound can only spoil
+a proof, and the conditions are products of differences."""
 
 _ALIKE = 1e-12
 """What a mixture of two states of an exact model may violate by rounding alone: numbers are at most one."""
@@ -107,7 +107,7 @@ def _smallest(rows: Floats) -> float:
     return float(linalg.singular_values(tall)[-1])
 
 
-def _conditions(process: Process, i: object, j: object) -> Floats | None:
+def _conditions(process: Process, i: Ints, j: Ints) -> Floats | None:
     """For every pair of states what their mixture violates, (pairs, conditions); None if that is too much to hold.
 
     On departure ``sum_(i<j) w_i w_j (W_i - W_j) (T_i - T_j) = 0`` for the weights w of a new state, on arrival the
@@ -120,25 +120,28 @@ def _conditions(process: Process, i: object, j: object) -> Floats | None:
     if wide * n * n / 2 > _MOST_NUMBERS:
         return None
     if arrival:
-        parts = [_minors(p.observations, i, j), _minors(p.transitions.transpose(0, 2, 1), i, j)]
-        return np.einsum("apx,apy->paxy", *parts).reshape(len(parts[0][0]), -1)
-    parts = [_differences(p.shown, i, j), _differences(p.places, i, j)]
-    found = np.einsum("apx,apy->paxy", *parts).reshape(len(parts[0][0]), -1)
+        return _products(_minors(p.observations, i, j), _minors(p.transitions.transpose(0, 2, 1), i, j))
+    found = _products(_differences(p.shown, i, j), _differences(p.places, i, j))
     if not p.pays:
         return found
-    parts = [_differences(p.rewards, i, j), _differences(p.observations, i, j)]
-    more = np.einsum("apx,apy->paxy", *parts).reshape(len(found), -1)
+    more = _products(_differences(p.rewards, i, j), _differences(p.observations, i, j))
     return np.concatenate([found, more], axis=1)
 
 
-def _differences(rows: Floats, i: object, j: object) -> Floats:
-    result: Floats = rows[:, i] - rows[:, j]  # type: ignore[index]
+def _products(one: Floats, other: Floats) -> Floats:
+    """All products of what two kinds of rows differ by, action by action, (pairs, products)."""
+    result: Floats = np.einsum("apx,apy->paxy", one, other).reshape(one.shape[1], -1)
     return result
 
 
-def _minors(rows: Floats, i: object, j: object) -> Floats:
+def _differences(rows: Floats, i: Ints, j: Ints) -> Floats:
+    result: Floats = rows[:, i] - rows[:, j]
+    return result
+
+
+def _minors(rows: Floats, i: Ints, j: Ints) -> Floats:
     """All ``u_x v_y - u_y v_x`` of rows u, v, (actions, pairs, minors)."""
-    u, v = rows[:, i], rows[:, j]  # type: ignore[index]
+    u, v = rows[:, i], rows[:, j]
     x, y = np.array(list(combinations(range(rows.shape[2]), 2)), dtype=int).reshape(-1, 2).T
     result: Floats = u[:, :, x] * v[:, :, y] - u[:, :, y] * v[:, :, x]
     return result
@@ -175,9 +178,7 @@ def _first_box(process: Process, i: int, j: int) -> Floats:
     The second also keeps x + y clear of one.
     """
     updates = process.updates().reshape(-1, process.n_states, process.n_states)
-    short = np.concatenate(
-        [np.ones((1, process.n_states)), process.endings().reshape(-1, process.n_states)]
-    )
+    short = np.concatenate([np.ones((1, process.n_states)), process.endings().reshape(-1, process.n_states)])
     for _ in range(2):
         longer = (short @ updates.transpose(0, 2, 1)).reshape(-1, process.n_states)
         short = _few(np.concatenate([short, longer]))
@@ -268,7 +269,7 @@ def _where_positive(coefficients: Floats, interval: Floats) -> Floats:
         points.append(-c / b)
     kept = sorted(point for point in points if low <= point <= high)
     good = [0.0]
-    for left, right in zip(kept, kept[1:], strict=False):
+    for left, right in pairwise(kept):
         middle = (left + right) / 2
         if a * middle * middle + b * middle + c >= -slack:
             good += [left, right]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Set
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -44,9 +45,9 @@ def identify(
     The process is what can be seen in episodes that begin in ``pomdp.initial``; a log of one long episode says next to
     nothing about that, so let the model begin in ``pomdp.stationary()`` there. First the dimension of the process must
     be the number of states. Then two linear programs prove that no other model near has the same process, or give a
-    direction in which numbers can move; from there a walk finds other models. "Locally" means: near this one, of as many
-    states and the same emission. Where it can be proved that no other exists at all, it says so. The same model with its
-    states renamed is none. docs/identifiability.md has the proofs.
+    direction in which numbers can move; from there a walk finds other models. "Locally" means: near this one, of as
+    many states and the same emission. Where it can be proved that no other exists at all, it says so. The same model
+    with its states renamed is none. docs/identifiability.md has the proofs.
 
     Not part of the claim, as nothing of it is seen: actions in ``untried_actions``, what a state shows under an action
     that never leads to it (arrival), the rows of a terminal state. Of several terminal states each must show
@@ -142,23 +143,19 @@ class _Case:
     tolerance: float
     rng: np.random.Generator
 
-    def declined(
-        self, why: str, dimension: int | None = None, free: int | None = None
-    ) -> Identification:
+    def declined(self, why: str, dimension: int | None = None, free: int | None = None) -> Identification:
         return self._said("not examined", f"not examined: {why}", dimension=dimension, free_directions=free)
 
     def not_minimal(self, dimension: int) -> Identification:
         never = [self.pomdp.state_names[s] for s in np.flatnonzero(~self._ever())]
         why = f"; never reached: {html.cut_list(never)}" if never else ""
         reason = (
-            f"not identified: {self.pomdp.n_states} states where {dimension} numbers predict everything{why}; which other "
-            "models of this size show the same is not told by changes of basis alone"
+            f"not identified: {self.pomdp.n_states} states where {dimension} numbers predict everything{why}; which "
+            "other models of this size show the same is not told by changes of basis alone"
         )
         return self._said("not minimal", reason, dimension=dimension)
 
-    def determined(
-        self, zeros: tuple[Place, ...], alone: bool, dimension: int, free: int
-    ) -> Identification:
+    def determined(self, zeros: tuple[Place, ...], alone: bool, dimension: int, free: int) -> Identification:
         return self._said(
             "determined",
             determined_sentence(self.pomdp, len(zeros), alone=alone),
@@ -187,10 +184,10 @@ class _Case:
             return self._said(
                 "undecided", f"not proved: to first order {rows}, but no other model was found", **found
             )
-        reason = f"not identified: {rows}; the ranges are attained by models that were found, and may be wider"
-        return self._said(
-            "not determined", reason, walk=walk, known=known, extremes=extremes, **found
+        reason = (
+            f"not identified: {rows}; the ranges are attained by models that were found, and may be wider"
         )
+        return self._said("not determined", reason, walk=walk, known=known, extremes=extremes, **found)
 
     def _said(
         self,
@@ -222,8 +219,8 @@ class _Case:
 
     def _ever(self) -> Flags:
         """Which states an episode ever comes to, by tried actions."""
-        moves = self.pomdp.transitions[list(self.process.actions)].any(axis=0)
-        ever = self.pomdp.initial > 0
+        moves: Flags = self.pomdp.transitions[list(self.process.actions)].sum(axis=0) > 0
+        ever: Flags = np.asarray(self.pomdp.initial > 0)
         for _ in range(self.pomdp.n_states):
             ever = ever | moves[ever].any(axis=0)
         return ever
@@ -232,11 +229,13 @@ class _Case:
 def determined_sentence(pomdp: POMDP, zeros: int, *, alone: bool) -> str:
     """What is proved, and on what it rests."""
     if alone:
-        text = f"identified: no other model of {_states(pomdp)} shows the same, but for the names of its states"
+        text = (
+            f"identified: no other model of {_states(pomdp)} shows the same, but for the names of its states"
+        )
     else:
         text = (
-            f"locally identified: any other model of {_states(pomdp)} near this one would show something else; models far "
-            "away are not excluded"
+            f"locally identified: any other model of {_states(pomdp)} near this one would show something else; models "
+            "far away are not excluded"
         )
     plural = "probability that is zero" if zeros == 1 else "probabilities that are zero"
     return text + f"; rests on {zeros} {plural}" * (zeros > 0)
@@ -250,7 +249,9 @@ def named_zero(pomdp: POMDP, place: Place) -> Zero:
     """A zero in words."""
     array, action, state, entry = place
     if array == "initial":
-        shown = "" if pomdp.first_observations is None else f" showing {pomdp.first_observation_names[action]}"
+        shown = (
+            "" if pomdp.first_observations is None else f" showing {pomdp.first_observation_names[action]}"
+        )
         return Zero("initial", (entry,), f"no episode begins in {pomdp.state_names[entry]}{shown}")
     where = f"{pomdp.action_names[action]}: {pomdp.state_names[state]} never"
     index = (action, state, entry)
@@ -306,7 +307,7 @@ class _Ranges:
 
     def _reached(self) -> Flags:
         """Whether an action leads to a state from one that is ever reached."""
-        flags: Flags = (self._pomdp.transitions[:, self._ever] > 0).any(axis=1)
+        flags: Flags = self._pomdp.transitions[:, self._ever].sum(axis=1) > 0
         return flags
 
     def widen(self, walk: Walk) -> None:
@@ -315,8 +316,7 @@ class _Ranges:
         live, actions = list(process.live), list(process.actions)
         edges = np.cumsum([0, *sizes])
         bounds = [
-            np.stack([_tidied(walk.low[a:b]), _tidied(walk.high[a:b])], axis=-1)
-            for a, b in zip(edges, edges[1:], strict=False)
+            np.stack([_tidied(walk.low[a:b]), _tidied(walk.high[a:b])], axis=-1) for a, b in pairwise(edges)
         ]
         moves, shown, _, ending, _ = (
             found.reshape(*block.shape, 2) for found, block in zip(bounds, process.numbers(), strict=True)
@@ -325,7 +325,9 @@ class _Ranges:
         self._take(self.transitions, np.ix_(actions, live, process.terminal), ending)
         self._take(self.observations, np.ix_(actions, live), shown)
         begun = np.stack([member.process.starts.sum(axis=0) for member in walk.members])
-        self._take(self.initial, np.ix_(live), _tidied(np.stack([begun.min(axis=0), begun.max(axis=0)], axis=-1)))
+        self._take(
+            self.initial, np.ix_(live), _tidied(np.stack([begun.min(axis=0), begun.max(axis=0)], axis=-1))
+        )
         self.transitions[self._never_moves] = self.observations[self._never_shown] = [0.0, 1.0]
 
     def _take(self, own: Floats, where: Any, found: Floats) -> None:
@@ -432,7 +434,7 @@ def model_of(pomdp: POMDP, process: Process, member: Member) -> POMDP:
     if pomdp.first_observations is not None:
         first = pomdp.first_observations.copy()
         begun = np.flatnonzero(initial > 0)
-        first[begun] = np.clip(found.starts[:, [live.index(s) for s in begun]].T, 0, None)
+        first[begun] = np.clip(found.starts.T[np.searchsorted(live, begun)], 0, None)
         changes["first_observations"] = _normalized(first)
     if pomdp.reward_probabilities is not None:
         paid = pomdp.reward_probabilities.copy()

@@ -12,11 +12,7 @@ from unlatch.core import html
 from unlatch.core.identification import Identification, Zero
 from unlatch.core.pomdp import POMDP
 from unlatch.learn.identify.cone import Place
-from unlatch.learn.identify.identification import (
-    determined_sentence,
-    examined,
-    named_zero,
-)
+from unlatch.learn.identify.identification import determined_sentence, examined
 from unlatch.learn.identify.process import Process
 from unlatch.learn.identify.support import ZeroSupport, average_support
 from unlatch.learn.significance import USED
@@ -85,9 +81,7 @@ def _zeros(pomdp: POMDP) -> list[Place]:
         for a, s, entry in np.argwhere(rows == 0).tolist()
     ]
     firsts = 1 if pomdp.first_observations is None else pomdp.first_observations.shape[1]
-    return places + [
-        ("initial", first, 0, s) for first in range(firsts) for s in range(pomdp.n_states)
-    ]
+    return places + [("initial", first, 0, s) for first in range(firsts) for s in range(pomdp.n_states)]
 
 
 def _supported(found: Identification, pomdp: POMDP, support: ZeroSupport) -> Identification:
@@ -97,7 +91,8 @@ def _supported(found: Identification, pomdp: POMDP, support: ZeroSupport) -> Ide
     reason = determined_sentence(pomdp, len(zeros), alone=alone)
     if zeros:
         least = min(zeros, key=lambda zero: zero.opportunities or 0.0)
-        reason += f", which the log had {least.opportunities:.0f} opportunities or more to show (p ≤ {least.p_value:.2g})"
+        tested = f"{least.opportunities:.0f} opportunities or more to show (p ≤ {least.p_value:.2g})"
+        reason += f", which the log had {tested}"
     return replace(
         found,
         reason=reason,
@@ -131,15 +126,13 @@ def _hoped_for(found: Identification, hoped: Identification, support: ZeroSuppor
     doubted = tuple(zero for zero in zeros if not support.establishes(_place(zero)))
     names = html.cut_list([str(zero) for zero in doubted], 3)
     reason = (
-        f"not settled by this log: it would be locally identified if {len(doubted)} probabilities were known to be zero "
-        f"that the log had too few opportunities to show: {names}"
+        f"not settled by this log: it would be locally identified if {len(doubted)} probabilities were known to be "
+        f"zero that the log had too few opportunities to show: {names}"
     )
     return replace(found, verdict="undecided", reason=reason, doubted=doubted)
 
 
-def _moving(
-    found: Identification, closed: POMDP, pomdp: POMDP, noise: float, ranges: bool
-) -> Identification:
+def _moving(found: Identification, closed: POMDP, pomdp: POMDP, noise: float, ranges: bool) -> Identification:
     """Ranges, from the model whose rows agree where noise alone tells them apart."""
     if not ranges or found.verdict not in ("undecided", "not determined"):
         return found

@@ -88,16 +88,14 @@ class Process:
     @property
     def pays(self) -> bool:
         """Whether rewards beside observations tell anything."""
-        return self.rewards.shape[2] > 1
+        return bool(self.rewards.shape[2] > 1)
 
     def updates(self) -> Floats:
         """``G[a, symbol]`` between states that go on, (actions, rewards * observations, states, states)."""
         paid, seen = self.rewards.transpose(0, 2, 1), self.observations.transpose(0, 2, 1)
         moves = paid[:, :, None, :, None] * self.transitions[:, None, None]
-        if self.emission == "departure":
-            joint = moves * seen[:, None, :, :, None]
-        else:
-            joint = moves * seen[:, None, :, None, :]
+        departure = self.emission == "departure"
+        joint = moves * (seen[:, None, :, :, None] if departure else seen[:, None, :, None, :])
         return joint.reshape(len(self.actions), -1, self.n_states, self.n_states)
 
     def endings(self) -> Floats:
@@ -106,7 +104,7 @@ class Process:
             seen = self.observations * self.ending.sum(axis=2)[:, :, None]
         else:
             seen = self.ending @ self.ending_shows
-        joint = self.rewards.transpose(0, 2, 1)[:, :, None] * seen.transpose(0, 2, 1)[:, None]
+        joint: Floats = self.rewards.transpose(0, 2, 1)[:, :, None] * seen.transpose(0, 2, 1)[:, None]
         return joint.reshape(len(self.actions), -1, self.n_states)
 
     def reached(self) -> Flags:

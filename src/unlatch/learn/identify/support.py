@@ -58,7 +58,8 @@ class ZeroSupport:
 def zero_support(pomdp: POMDP, likelihood: Likelihood) -> ZeroSupport | None:
     """From one pass over the log, every zero opened a little; None if the log is all but impossible under the model.
 
-    The derivative of the log-likelihood by a probability p, at the cost of the rest of its row, is ``uses / p - visits``.
+    The derivative of the log-likelihood by a probability p, at the cost of the rest of its row, is
+    ``uses / p - visits``.
     """
     parameters = _opened(parameters_of(pomdp))
     try:

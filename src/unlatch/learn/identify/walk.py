@@ -107,9 +107,9 @@ class Walk:
 
     def moving(self) -> Floats:
         """Which numbers some direction that keeps the form moves, and how fast."""
-        return np.abs(_slopes(self._process, _dense_basis(self._process, self._tolerance))).max(
-            axis=1, initial=0.0
-        )
+        slopes = _slopes(self._process, _dense_basis(self._process, self._tolerance))
+        speed: Floats = np.abs(slopes).max(axis=1, initial=0.0)
+        return speed
 
     def _proposed(self, current: Member, number: int, sign: float, radius: float) -> Member | None:
         """The member that a linear program leads to, brought back to the form; None if there is nowhere to go."""
@@ -138,8 +138,7 @@ class Walk:
         if not invertible(change):
             return None
         try:
-            mixing = linalg.inverse(change) @ current.mixing
-            mixing = _restored(self._process, mixing)
+            mixing = _restored(self._process, linalg.inverse(change) @ current.mixing)
             if mixing is None or not invertible(mixing):
                 return None
             return Member(mixing, self._process.mixed(mixing))
@@ -167,8 +166,8 @@ def _sow(walk: Walk, process: Process, pair: tuple[int, int], box: Floats) -> No
     if not np.isfinite(box).all():
         return
     i, j = pair
-    for x in np.linspace(*box[0], _GRID):
-        for y in np.linspace(*box[1], _GRID):
+    for x in np.linspace(box[0, 0], box[0, 1], _GRID):
+        for y in np.linspace(box[1, 0], box[1, 1], _GRID):
             if x + y > 1 - 1e-6:
                 continue
             mixing = np.eye(process.n_states)
@@ -203,7 +202,9 @@ def _climbing(slopes: Floats, values: Floats, objective: Floats, radius: float) 
 
 def _dense_basis(process: Process, tolerance: float) -> Floats:
     """Directions that keep the form. A number next to zero is taken for zero, as an end of the way."""
-    tidy = replace(process, transitions=np.where(np.abs(process.transitions) < _VALID, 0.0, process.transitions))
+    tidy = replace(
+        process, transitions=np.where(np.abs(process.transitions) < _VALID, 0.0, process.transitions)
+    )
     basis: Floats = Cone(tidy, max(tolerance, 1e-9)).basis.toarray()
     return basis
 
@@ -292,9 +293,10 @@ def _restored_columns(process: Process, mixing: Floats) -> Floats:
         arriving = np.einsum("ask,k->as", process.transitions, v)
         length = np.sqrt((arriving**2).sum(axis=1, keepdims=True))
         unit = np.divide(arriving, length, out=np.zeros_like(arriving), where=length > _VALID)
-        beside = process.transitions - unit[:, :, None] * np.einsum(
-            "as,ask->ak", unit, process.transitions
-        )[:, None]
+        beside = (
+            process.transitions
+            - unit[:, :, None] * np.einsum("as,ask->ak", unit, process.transitions)[:, None]
+        )
         slope = np.einsum("ako,ask->aosk", process.observations - rows[:, [t]], beside).reshape(-1, len(v))
         columns.append(v - _shortest(slope, slope @ v))
     new = np.stack(columns, axis=1)
