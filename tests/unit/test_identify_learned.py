@@ -63,11 +63,14 @@ def test_opportunities_are_the_slope_of_the_likelihood() -> None:
     assert hidden <= visits
 
 
+@pytest.fixture(scope="module")
+def result() -> unlatch.LearnResult:
+    log = unlatch.simulate(domains.tmaze(1), 5_000, rng=1)
+    return unlatch.learn_pomdp(log, rng=1, emission="departure", states=4)
+
+
 @pytest.mark.compiled
-def test_a_proof_rests_on_zeros_that_the_log_could_have_shown() -> None:
-    result = unlatch.learn_pomdp(
-        unlatch.simulate(domains.tmaze(1), 5_000, rng=1), rng=1, emission="departure"
-    )
+def test_a_proof_rests_on_zeros_that_the_log_could_have_shown(result: unlatch.LearnResult) -> None:
     found = result.identified
     assert found.identified
     assert found.zeros
@@ -87,10 +90,7 @@ def test_a_proof_rests_on_zeros_that_the_log_could_have_shown() -> None:
 
 
 @pytest.mark.compiled
-def test_the_verdict_goes_with_the_file_and_is_printed(tmp_path: Path) -> None:
-    result = unlatch.learn_pomdp(
-        unlatch.simulate(domains.tmaze(1), 5_000, rng=1), rng=1, emission="departure"
-    )
+def test_the_verdict_goes_with_the_file_and_is_printed(result: unlatch.LearnResult, tmp_path: Path) -> None:
     unlatch.save_model(tmp_path / "model.json", result)
     saved = unlatch.load_model(tmp_path / "model.json")
     assert saved.identified == result.identified
@@ -100,7 +100,7 @@ def test_the_verdict_goes_with_the_file_and_is_printed(tmp_path: Path) -> None:
 
 
 def test_noise_is_no_proof() -> None:
-    """Rows of two states that differ by less than noise: exactly taken the model is identified, from a log it is not."""
+    """Two states whose rows differ by less than noise: exactly taken the model is identified, from a log it is not."""
     rng = np.random.default_rng(0)
     rows = rng.dirichlet(np.ones(3), (2, 4))
     rows[:, 3] = 0.99 * rows[:, 2] + 0.01 * rng.dirichlet(np.ones(3), 2)

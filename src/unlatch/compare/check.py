@@ -51,7 +51,7 @@ class ModelCheck:
     identified : Identification
         What any log determines of it, from where the exploration takes it.
     emissions : tuple of str
-        How its observations come about; both, if the same states can be read either way.
+        How its observations come about, its own first; both, if the same states can be read either way.
     classes : tuple of tuple of int
         Sets of states that the exploration does not leave again, ends followed by a new start. More than one: a single
         episode shows one of them only.
@@ -257,7 +257,7 @@ def _emissions(pomdp: POMDP) -> tuple[Emission, ...]:
         rows = np.einsum("ast,ato->aos", pomdp.transitions, shown)
         other = rows[:, :, :, None] * pomdp.transitions[:, None]
     if pomdp.reward_probabilities is None and np.abs(other - pomdp.updates).max() <= _SAME:
-        return ("departure", "arrival")
+        return (pomdp.emission, "arrival" if pomdp.emission == "departure" else "departure")
     return (pomdp.emission,)
 
 
