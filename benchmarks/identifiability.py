@@ -3,7 +3,7 @@
     python benchmarks/identifiability.py exact                          # lists that must be identified, or not; seconds
     python benchmarks/identifiability.py planted [--models 300]         # a second model with the same process exists
     python benchmarks/identifiability.py restarts [--models 300] [--restarts 1000] --out out/identifiability
-    python benchmarks/identifiability.py learned [--logs 5] [--steps 100000] [--domains ...] --out out/identifiability
+    python benchmarks/identifiability.py learned [--logs 5] [--steps 100000] [--given] [--domains ...] --out DIR
 
 ``restarts`` looks for a second model near identified ones: from random changes of basis, Levenberg's method drives
 misses of the form and negative probabilities to zero. What it finds is sorted: the model itself, states renamed or not;
@@ -363,9 +363,9 @@ def missed(model: POMDP, points: np.ndarray, off: np.ndarray) -> np.ndarray:
 # --- learned ----------------------------------------------------------------------------------------------------
 
 
-def learned(logs: int, steps: int, names: list[str], folder: Path) -> None:
+def learned(logs: int, steps: int, names: list[str], folder: Path, given: bool) -> None:
     """Verdicts of learned models beside those of the truth."""
-    path = folder / f"learned-{steps}.jsonl"
+    path = folder / f"learned-{steps}{'-given' * given}.jsonl"
     known = {(line["domain"], line["seed"]) for line in lines(path)}
     systems = {**PAPER, "unidentifiable pair": lambda: domains.unidentifiable_pair()[0]}
     for seed in range(logs):
@@ -374,7 +374,8 @@ def learned(logs: int, steps: int, names: list[str], folder: Path) -> None:
                 continue
             truth = systems[name]()
             begun = time.perf_counter()
-            result = unlatch.learn_pomdp(unlatch.simulate(truth, steps, rng=seed), rng=0)
+            known_too = {"states": truth.n_states, "emission": truth.emission} if given else {}
+            result = unlatch.learn_pomdp(unlatch.simulate(truth, steps, rng=seed), rng=0, **known_too)
             took = time.perf_counter() - begun
             found = result.identified
             append(
@@ -442,6 +443,9 @@ def main() -> None:
     parser.add_argument("--logs", type=int, default=5)
     parser.add_argument("--steps", type=int, default=100_000)
     parser.add_argument("--domains", nargs="*", default=[])
+    parser.add_argument(
+        "--given", action="store_true", help="learned with the true number of states and emission"
+    )
     parser.add_argument("--out", type=Path, default=Path("out/identifiability"))
     given = parser.parse_args()
     if given.what == "exact":
@@ -451,7 +455,7 @@ def main() -> None:
     elif given.what == "restarts":
         restarts(given.models, given.restarts, given.out)
     else:
-        learned(given.logs, given.steps, given.domains, given.out)
+        learned(given.logs, given.steps, given.domains, given.out, given.given)
 
 
 if __name__ == "__main__":

@@ -23,11 +23,11 @@ from unlatch.show.screen import screen, silence
 __all__ = ["Interrupted", "run_program", "say"]
 
 _COMMANDS = {
-    "check": "Before any data: can a system be learned, and from how many steps?",
     "simulate": "Sample a log from a domain or a model file.",
     "learn": "Learn a POMDP from a log.",
     "plan": "Plan towards a goal, act, and report how it went.",
     "show": "Print a model: states, partition, matrices.",
+    "check": "Before any data: can a system be learned, and from how many steps?",
     "demo": "Learn Tiger from a simulated log and compare it with the truth.",
     "reproduce": "Make the paper's figures and tables, ours beside the paper's.",
 }
