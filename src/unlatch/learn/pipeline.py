@@ -26,8 +26,8 @@ from unlatch.errors import NotLearnableError, NumericalError, ResourceLimitError
 from unlatch.learn.examine.log import examine, refuse_deterministic_policy
 from unlatch.learn.examine.model import examine_model
 from unlatch.learn.identify.entries import NOTICEABLE, Undetermined, undetermined_entries
-from unlatch.learn.identify.learned import identify_learned
-from unlatch.learn.identify.support import ZeroSupport, zero_support
+from unlatch.learn.identify.learned import identify_learned, support_for_proof
+from unlatch.learn.identify.support import ZeroSupport
 from unlatch.learn.likelihood.objective import Hypothesis
 from unlatch.learn.likelihood.parameters import parameters_of
 from unlatch.learn.likelihood.refine import made_possible
@@ -486,7 +486,8 @@ def _refined(
 def _supported(pomdp: POMDP, found: Selection, budget: Budget) -> ZeroSupport | None:
     """What the log says about the zeros of the model, if there is time to ask."""
     with budget.extended(_FOR_THE_FIT).ending():
-        return zero_support(pomdp, found.search.hypothesis.likelihood())
+        hypothesis = found.search.hypothesis
+        return support_for_proof(pomdp, hypothesis.log, hypothesis.likelihood())
     return None
 
 

@@ -9,15 +9,23 @@ import numpy as np
 from unlatch import linalg
 from unlatch.arrays import Floats, own_errstate
 from unlatch.core import html
-from unlatch.core.identification import Identification, Zero
+from unlatch.core.identification import QUICK_STATES, Identification, Zero
 from unlatch.core.pomdp import POMDP
+from unlatch.core.trajectory import Trajectory
 from unlatch.learn.identify.cone import Place
 from unlatch.learn.identify.identification import determined_sentence, examined
 from unlatch.learn.identify.process import Process
-from unlatch.learn.identify.support import ZeroSupport, average_support
+from unlatch.learn.identify.support import ZeroSupport, average_support, tested_zeros, zero_support
+from unlatch.learn.likelihood.objective import Likelihood
 from unlatch.learn.significance import USED
 
-__all__ = ["identify_learned"]
+__all__ = ["identify_learned", "support_for_proof"]
+
+_PROOFS = 4
+"""Proofs that are sought while zeros are tested: the first two settle nearly all."""
+
+_TESTS = 150
+"""Zeros that are tested for one proof, a pass over the log each; where more are weak, slopes have the last word."""
 
 
 @own_errstate
@@ -35,8 +43,7 @@ def identify_learned(
     Where numbers can move, the ranges are of models with the process of the learned one after rows were averaged that
     noise alone tells apart.
     """
-    visits = max(steps, 1) / (pomdp.n_actions * pomdp.n_states)
-    noise = min(0.5, 1.5 / float(np.sqrt(visits)))
+    noise = _noise(pomdp, steps)
     known = average_support(pomdp, steps) if support is None else support
     closed = _closed(pomdp, known)
     doubted = frozenset(place for place in _zeros(closed) if not known.establishes(place))
@@ -48,6 +55,33 @@ def identify_learned(
         if hoped.identified:
             return _hoped_for(found, hoped, known)
     return _moving(found, closed, pomdp, noise, ranges)
+
+
+def support_for_proof(pomdp: POMDP, log: Trajectory, likelihood: Likelihood) -> ZeroSupport | None:
+    """What the log says about the zeros of a model: in detail about those that a proof would rest on.
+
+    A proof is sought; zeros that it rests on and that slopes do not establish are tested; those that fail are left out
+    of the next proof, until one holds or there is none.
+    """
+    support = zero_support(pomdp, likelihood)
+    if support is None or pomdp.n_states > QUICK_STATES:
+        return support
+    closed, noise = _closed(pomdp, support), _noise(pomdp, len(log))
+    refuted: set[Place] = set()
+    for _ in range(_PROOFS):
+        found = examined(closed, noise, np.random.default_rng(0), ranges=False, doubted=refuted)
+        weak = [place for zero in found.zeros if not support.establishes(place := _place(zero))]
+        if not weak or len(weak) > _TESTS:
+            break
+        support = support.corrected(tested_zeros(pomdp, log, weak))
+        refuted |= {place for place in weak if not support.establishes(place)}
+    return support
+
+
+def _noise(pomdp: POMDP, steps: int) -> float:
+    """Three standard errors of a probability of a half, in a row that is visited as often as rows are on average."""
+    visits = max(steps, 1) / (pomdp.n_actions * pomdp.n_states)
+    return min(0.5, 1.5 / float(np.sqrt(visits)))
 
 
 def _closed(pomdp: POMDP, support: ZeroSupport) -> POMDP:
