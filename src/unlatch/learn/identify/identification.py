@@ -75,7 +75,7 @@ def identify(
     identified: no other model of 2 states shows the same, but for the names of its states
     >>> found = identify(domains.unidentifiable_pair()[0])
     >>> found.identified, found.transitions[0, 1, 1].round(3).tolist()
-    (False, [0.0, 0.5])
+    (False, [0.0, 0.2])
     """
     checked_model(pomdp)
     real_number("tolerance", tolerance, 0.0, 1.0)
