@@ -87,9 +87,10 @@ _HOMES = {
     "examine_model": "learn.examine.model",
     "undetermined_entries": "learn.identify.entries",
     "Undetermined": "learn.identify.entries",
-    "certify": "learn.identify.certificate",
-    "Certificate": "learn.identify.certificate",
-    "Direction": "learn.identify.certificate",
+    "identify": "learn.identify.identification",
+    "Identification": "core.identification",
+    "Direction": "core.identification",
+    "Zero": "core.identification",
     "ExpectedCounts": "learn.likelihood.parameters",
     # learning: the stages of the spectral way, in their order
     "count_sequences": "learn.spectral.counting",
@@ -130,6 +131,8 @@ _HOMES = {
     "held_out_gap": "compare.errors",
     "true_partition": "compare.errors",
     "cramer_rao_bound": "compare.bounds",
+    "check_model": "compare.check",
+    "ModelCheck": "compare.check",
     "ErrorBound": "compare.bounds",
     # pictures, and the page of all of them
     "plot_states": "show.plots",
@@ -170,6 +173,8 @@ if TYPE_CHECKING:
     from unlatch.bridges.record import record as record
     from unlatch.compare.bounds import ErrorBound as ErrorBound
     from unlatch.compare.bounds import cramer_rao_bound as cramer_rao_bound
+    from unlatch.compare.check import ModelCheck as ModelCheck
+    from unlatch.compare.check import check_model as check_model
     from unlatch.compare.errors import held_out_gap as held_out_gap
     from unlatch.compare.errors import observation_l1 as observation_l1
     from unlatch.compare.errors import observation_l1_all as observation_l1_all
@@ -182,6 +187,9 @@ if TYPE_CHECKING:
     from unlatch.core.diagnostics import Diagnostics as Diagnostics
     from unlatch.core.emission import with_emission as with_emission
     from unlatch.core.evidence import Evidence as Evidence
+    from unlatch.core.identification import Direction as Direction
+    from unlatch.core.identification import Identification as Identification
+    from unlatch.core.identification import Zero as Zero
     from unlatch.core.partition import Partition as Partition
     from unlatch.core.partition_model import PartitionModel as PartitionModel
     from unlatch.core.paying import paying_model as paying_model
@@ -214,11 +222,9 @@ if TYPE_CHECKING:
     from unlatch.learn.examine.inspection import inspect_log as inspect_log
     from unlatch.learn.examine.log import examine as examine
     from unlatch.learn.examine.model import examine_model as examine_model
-    from unlatch.learn.identify.certificate import Certificate as Certificate
-    from unlatch.learn.identify.certificate import Direction as Direction
-    from unlatch.learn.identify.certificate import certify as certify
     from unlatch.learn.identify.entries import Undetermined as Undetermined
     from unlatch.learn.identify.entries import undetermined_entries as undetermined_entries
+    from unlatch.learn.identify.identification import identify as identify
     from unlatch.learn.likelihood.parameters import ExpectedCounts as ExpectedCounts
     from unlatch.learn.likelihood.refine import RefineResult as RefineResult
     from unlatch.learn.likelihood.refine import refine as refine

@@ -62,7 +62,7 @@ def simulate(
     generator, used = resolve_rng(seed)
     with progress():
         log = simulate_log(
-            model, steps, episodes=episodes, total=total, policy=_probabilities(policy), rng=generator
+            model, steps, episodes=episodes, total=total, policy=probabilities(policy), rng=generator
         )
         write_log(output, log)
     ended = "" if log.terminated is None else f", {int(log.terminated.sum())} of which ended,"
@@ -91,7 +91,7 @@ def pomdp_that_pays(saved: SavedModel) -> POMDP:
     return saved.pomdp if saved.reward is None else paying_model(saved.problem)
 
 
-def _probabilities(text: str | None) -> list[float] | None:
+def probabilities(text: str | None) -> list[float] | None:
     if text is None:
         return None
     try:
