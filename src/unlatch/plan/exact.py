@@ -111,6 +111,11 @@ class ExactPlanner:
         return self._problem.actions
 
     @property
+    def discount(self) -> float:
+        """What a reward one step later counts for."""
+        return self._limits.discount
+
+    @property
     def belief(self) -> Floats:
         """The exact belief after the steps observed so far."""
         return self._tracker.belief

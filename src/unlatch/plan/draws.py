@@ -1,0 +1,321 @@
+"""What a plan is worth if its model is not quite right: the same plan in other models, and a plan that is good for all.
+
+A plan is made with one model and followed whatever the truth is. Its return is then a smooth function of the true
+numbers: that it was chosen as the best for its own model does not matter, as long as it is not chosen anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from unlatch.arrays import Floats, Ints, own_errstate
+from unlatch.core.arguments import real_number, whole_number
+from unlatch.core.checks import frozen
+from unlatch.core.pomdp import POMDP
+from unlatch.core.progress import report
+from unlatch.core.random import RandomSource, resolve_rng
+from unlatch.core.reward import Reward, symbol_code
+from unlatch.errors import ResourceLimitError, UsageError
+from unlatch.plan.episodes import Planner, run_episodes
+from unlatch.plan.exact import ExactPlanner
+from unlatch.plan.problem import PlanningProblem, planning_problem
+
+__all__ = ["PlanReturn", "plan_return", "robust_plan"]
+
+_IMPOSSIBLE = 1e-12
+"""Probability up to which an event is not followed; as `ExactPlanner` has it."""
+
+_DECIMALS = 9
+"""Of a belief, by which two are the same."""
+
+_MOST_NODES = 200_000
+"""Beliefs that a plan may come to, at one step."""
+
+
+@dataclass(frozen=True, eq=False)
+class PlanReturn:
+    """The return of a plan in several models, of which any may be the true one.
+
+    Attributes
+    ----------
+    returns : array, shape (models,)
+        Expected sum of rewards over the steps of the plan, in every model.
+    low, high : float
+        Between them lies the share ``level`` of the returns, with equal shares beyond.
+    level : float
+    own : float or None
+        The return that the plan's own model promises.
+    unplanned : float
+        Largest probability, over the models, of what the plan's own model holds impossible; after that no reward is
+        counted.
+    """
+
+    returns: Floats
+    low: float
+    high: float
+    level: float
+    own: float | None = None
+    unplanned: float = 0.0
+
+    def __repr__(self) -> str:
+        promised = "" if self.own is None else f", {self.own:.4g} by its own model"
+        return f"PlanReturn({self.low:.4g} to {self.high:.4g} at {self.level:.0%}{promised}, {len(self.returns)} models)"
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        return self.low, self.high
+
+
+@own_errstate
+def plan_return(
+    planner: Planner,
+    models: Sequence[POMDP],
+    *,
+    level: float = 0.9,
+    steps: int | None = None,
+    episodes: int = 200,
+    reward: Reward | None = None,
+    rng: RandomSource = None,
+) -> PlanReturn:
+    """The return of a plan, with its interval over models that may be true, such as ``result.draws(400)``.
+
+    The planner keeps its own model, and acts in every one of ``models``. For an `ExactPlanner` over its horizon the
+    returns are exact; any other planner plays ``episodes`` episodes in each, with the same chances, and their noise
+    makes the interval wider.
+
+    Parameters
+    ----------
+    planner : Planner
+    models : sequence of POMDP
+    level : float
+        Share of the models that the interval holds.
+    steps : int, optional
+        Of an episode; by default the horizon of an `ExactPlanner`, else it has to be given.
+    episodes : int
+        For planners other than `ExactPlanner`.
+    reward : Reward, optional
+        What counts; by default the planner's own, or that of each model.
+    rng : int or numpy.random.Generator, optional
+
+    Examples
+    --------
+    >>> from unlatch import ExactPlanner, domains, learn_pomdp, plan_return, simulate
+    >>> result = learn_pomdp(simulate(domains.tiger(), 5_000, rng=0), rng=0)
+    >>> planner = ExactPlanner(result.pomdp, horizon=3)
+    >>> found = plan_return(planner, result.draws(100, rng=0))
+    >>> bool(found.low < found.own < found.high)
+    True
+    """
+    real_number("level", level, 0.0, 1.0)
+    _refuse_no_models(models)
+    own, unplanned = None, 0.0
+    if isinstance(planner, ExactPlanner) and steps in (None, planner.horizon) and isinstance(planner.model, POMDP):
+        graph = _Graph.of(planner)
+        own, _ = graph.value(planner.model, reward)
+        found = []
+        for done, model in enumerate(models):
+            found.append(graph.value(model, reward))
+            report("acting", done + 1, len(models))
+        returns = np.array([value for value, _ in found])
+        unplanned = max(lost for _, lost in found)
+    else:
+        if steps is None:
+            raise UsageError("give the steps of an episode: this planner has no horizon of its own")
+        returns = _played(planner, models, whole_number("steps", steps, least=1), episodes, reward, rng)
+    low, high = np.quantile(returns, [(1 - level) / 2, (1 + level) / 2])
+    return PlanReturn(frozen(returns), float(low), float(high), level, own, unplanned)
+
+
+@own_errstate
+def robust_plan(
+    models: Sequence[POMDP],
+    reward: Reward | None = None,
+    *,
+    horizon: int = 10,
+    criterion: Literal["worst", "mean"] = "worst",
+    **options: Any,
+) -> tuple[ExactPlanner, PlanReturn]:
+    """Of the best plans for every model, the one that does best in all of them.
+
+    Parameters
+    ----------
+    models : sequence of POMDP
+        Models that may be true, such as ``[result.pomdp, *result.draws(20)]``. Each is planned for, and every plan is
+        followed in each: the time grows with the square of their number.
+    reward : Reward, optional
+        By default what the models learned.
+    horizon : int
+    criterion : "worst" or "mean"
+        The largest return in the model that is worst for the plan, or the largest mean over models.
+    options
+        Further options of `ExactPlanner`.
+
+    Returns
+    -------
+    planner : ExactPlanner
+    found : PlanReturn
+        Its returns in all models; ``low`` and ``high`` are the least and the greatest.
+    """
+    if criterion not in ("worst", "mean"):
+        raise UsageError(f"criterion must be 'worst' or 'mean', got {criterion!r:.40}")
+    _refuse_no_models(models)
+    best: tuple[float, ExactPlanner, PlanReturn] | None = None
+    for done, model in enumerate(models):
+        planner = ExactPlanner(model, reward, horizon, **options)
+        found = plan_return(planner, models, level=1.0)
+        score = float(found.returns.min() if criterion == "worst" else found.returns.mean())
+        if best is None or score > best[0]:
+            best = score, planner, found
+        report("planning", done + 1, len(models))
+    assert best is not None
+    return best[1:]
+
+
+def _refuse_no_models(models: Sequence[POMDP]) -> None:
+    if not models or not all(isinstance(model, POMDP) for model in models):
+        raise UsageError("models must be POMDPs, one at least, such as result.draws(100)")
+
+
+def _played(
+    planner: Planner, models: Sequence[POMDP], steps: int, episodes: int, reward: Reward | None, rng: RandomSource
+) -> Floats:
+    """Mean returns over the same chances in every model."""
+    generator, _ = resolve_rng(rng)
+    seed = int(generator.integers(2**62))
+    return np.array(
+        [
+            run_episodes(model, planner, episodes=episodes, steps=steps, reward=reward, rng=seed).mean
+            for model in models
+        ]
+    )
+
+
+# --- a plan as a graph ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Level:
+    """The beliefs of one step that a plan comes to: what it does there, and where every event leads."""
+
+    actions: Ints  # (nodes,)
+    following: Ints  # (nodes, events), -1: not followed
+
+
+@dataclass(frozen=True, eq=False)
+class _Graph:
+    """All that a plan may come to, by the beliefs of its own model."""
+
+    planner: ExactPlanner
+    problem: PlanningProblem
+    levels: tuple[_Level, ...]
+
+    @classmethod
+    def of(cls, planner: ExactPlanner) -> _Graph:
+        problem = planning_problem(planner.model, planner.reward, planner.actions, "allow")
+        beliefs = _beginnings(problem)
+        levels = []
+        for left in range(planner.horizon, 0, -1):
+            actions = np.array([planner.action(belief, left) for belief in beliefs])
+            following, beliefs = _followed(problem, beliefs, actions)
+            levels.append(_Level(actions, following))
+        return cls(planner, problem, tuple(levels))
+
+    def value(self, model: POMDP, reward: Reward | None) -> tuple[float, float]:
+        """Expected return of the plan in a model, and the probability of what it has no plan for."""
+        other = planning_problem(model, reward or self.planner.reward, untried="allow")
+        events = _same_events(self.problem, other)
+        codes = [symbol_code("action", name, model.action_names) for name in self.problem.model.action_names]
+        mass = _starting(self.problem, other)
+        total, weight, lost = 0.0, 1.0, 0.0
+        for level, after in zip(self.levels, (*self.levels[1:], None), strict=True):
+            total += weight * float(np.einsum("ns,ns->", mass, other.expected[np.array(codes)[level.actions]]))
+            if after is None:
+                break
+            weight *= self.planner.discount
+            nodes = len(after.actions)
+            reached = np.zeros((nodes, mass.shape[1]))
+            for action in np.unique(level.actions):
+                here = np.flatnonzero(level.actions == action)
+                for event, known in enumerate(events):
+                    moved = mass[here] @ other.updates[codes[action], event]
+                    target = level.following[here, known] if known >= 0 else np.full(len(here), -1)
+                    lost += float(moved[target < 0].sum())
+                    np.add.at(reached, target[target >= 0], moved[target >= 0])
+            mass = reached
+        return float(other.unscaled(np.array([total]))[0]), lost
+
+
+def _beginnings(problem: PlanningProblem) -> Floats:
+    """The beliefs that an episode may begin with, one for every first observation that the model shows."""
+    model = problem.model
+    if not isinstance(model, POMDP) or model.first_observations is None:
+        return problem.initial[None]
+    joint = (problem.initial[:, None] * model.first_observations).T
+    chances = joint.sum(axis=1, keepdims=True)
+    result: Floats = np.where(chances > _IMPOSSIBLE, joint / np.maximum(chances, _IMPOSSIBLE), problem.mixing)
+    return result
+
+
+def _starting(own: PlanningProblem, other: PlanningProblem) -> Floats:
+    """How likely another model begins in each of its states, for every beginning of the plan."""
+    assert isinstance(own.model, POMDP) and isinstance(other.model, POMDP)
+    if own.model.first_observations is None:
+        return other.initial[None].copy()
+    if other.model.first_observations is None:
+        raise UsageError("the plan waits for a first observation, which one of the models does not show")
+    joint = other.initial[:, None] * other.model.first_observations
+    names = other.model.first_observation_names
+    columns = [names.index(name) if name in names else -1 for name in own.model.first_observation_names]
+    return np.stack([joint[:, c] if c >= 0 else np.zeros(len(joint)) for c in columns])
+
+
+def _followed(problem: PlanningProblem, beliefs: Floats, actions: Ints) -> tuple[Ints, Floats]:
+    """For every belief and event the number of the belief after it, and these beliefs."""
+    following = np.full((len(beliefs), problem.updates.shape[1]), -1)
+    places, after = [], []
+    for event in range(problem.updates.shape[1]):
+        for action in np.unique(actions):
+            here = np.flatnonzero(actions == action)
+            moved = beliefs[here] @ problem.updates[action, event]
+            chances = moved @ problem.final
+            likely = chances > _IMPOSSIBLE
+            places.append((here[likely], event))
+            after.append(moved[likely] / chances[likely, None])
+    found, numbers = np.unique(np.round(np.concatenate(after), _DECIMALS), axis=0, return_inverse=True)
+    if len(found) > _MOST_NODES:
+        raise ResourceLimitError(
+            f"the plan comes to more than {_MOST_NODES} beliefs at one step; shorten its horizon, or follow it in "
+            "episodes: give steps"
+        )
+    numbers, done = numbers.ravel(), 0
+    for here, event in places:
+        following[here, event] = numbers[done : done + len(here)]
+        done += len(here)
+    sums = found.sum(axis=1, keepdims=True)
+    return following, found / sums
+
+
+def _same_events(own: PlanningProblem, other: PlanningProblem) -> list[int]:
+    """For every event of another model the plan's own event that looks the same, -1 if there is none."""
+    known = {key: event for event, key in enumerate(_looks(own))}
+    return [known.get(key, -1) for key in _looks(other)]
+
+
+def _looks(problem: PlanningProblem) -> list[tuple[str | None, float | None, bool]]:
+    """What can be seen of every event: its observation, what is paid beside it, whether it ends the episode."""
+    model, events = problem.model, problem.events
+    assert isinstance(model, POMDP)
+    return [
+        (
+            None if symbol < 0 else model.observation_names[symbol],
+            None if code < 0 or model.reward_values is None else float(model.reward_values[code]),
+            bool(ended),
+        )
+        for symbol, code, ended in zip(
+            events.observations.tolist(), events.rewards.tolist(), events.ended.tolist(), strict=True
+        )
+    ]
