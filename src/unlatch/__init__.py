@@ -71,6 +71,12 @@ _HOMES = {
     "Certificate": "learn.identify.certificate",
     "Direction": "learn.identify.certificate",
     "ExpectedCounts": "learn.likelihood.parameters",
+    # learning: how sure the numbers are
+    "uncertainty": "learn.intervals.uncertainty",
+    "Uncertainty": "learn.intervals.uncertainty",
+    "Covariance": "learn.intervals.covariance",
+    "Intervals": "core.intervals",
+    "Entry": "core.intervals",
     # learning: the stages of the spectral way, in their order
     "count_sequences": "learn.spectral.counting",
     "SequenceCounts": "learn.spectral.counting",
@@ -98,6 +104,9 @@ _HOMES = {
     "run_episodes": "plan.episodes",
     "Episodes": "plan.episodes",
     "Planner": "plan.episodes",
+    "plan_return": "plan.draws",
+    "PlanReturn": "plan.draws",
+    "robust_plan": "plan.draws",
     "states_where": "plan.goals",
     "most_ambiguous_state": "plan.goals",
     "BeliefCollapseWarning": "errors",
@@ -139,6 +148,8 @@ if TYPE_CHECKING:
     from unlatch.core.diagnostics import Diagnostic as Diagnostic
     from unlatch.core.diagnostics import Diagnostics as Diagnostics
     from unlatch.core.evidence import Evidence as Evidence
+    from unlatch.core.intervals import Entry as Entry
+    from unlatch.core.intervals import Intervals as Intervals
     from unlatch.core.partition import Partition as Partition
     from unlatch.core.partition_model import PartitionModel as PartitionModel
     from unlatch.core.pomdp import POMDP as POMDP
@@ -163,6 +174,9 @@ if TYPE_CHECKING:
     from unlatch.learn.identify.certificate import certify as certify
     from unlatch.learn.identify.entries import Undetermined as Undetermined
     from unlatch.learn.identify.entries import undetermined_entries as undetermined_entries
+    from unlatch.learn.intervals.covariance import Covariance as Covariance
+    from unlatch.learn.intervals.uncertainty import Uncertainty as Uncertainty
+    from unlatch.learn.intervals.uncertainty import uncertainty as uncertainty
     from unlatch.learn.likelihood.parameters import ExpectedCounts as ExpectedCounts
     from unlatch.learn.likelihood.refine import RefineResult as RefineResult
     from unlatch.learn.likelihood.refine import refine as refine
@@ -185,6 +199,9 @@ if TYPE_CHECKING:
     from unlatch.learn.spectral.similarity import SimilarityTransform as SimilarityTransform
     from unlatch.learn.spectral.similarity import find_similarity as find_similarity
     from unlatch.learn.spectral.windows import WindowTable as WindowTable
+    from unlatch.plan.draws import PlanReturn as PlanReturn
+    from unlatch.plan.draws import plan_return as plan_return
+    from unlatch.plan.draws import robust_plan as robust_plan
     from unlatch.plan.episodes import Episodes as Episodes
     from unlatch.plan.episodes import Planner as Planner
     from unlatch.plan.episodes import run_episodes as run_episodes

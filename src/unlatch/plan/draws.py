@@ -115,13 +115,8 @@ def plan_return(
     own, unplanned = None, 0.0
     if isinstance(planner, ExactPlanner) and steps in (None, planner.horizon) and isinstance(planner.model, POMDP):
         graph = _Graph.of(planner)
-        own, _ = graph.value(planner.model, reward)
-        found = []
-        for done, model in enumerate(models):
-            found.append(graph.value(model, reward))
-            report("acting", done + 1, len(models))
-        returns = np.array([value for value, _ in found])
-        unplanned = max(lost for _, lost in found)
+        returns, lost = graph.values([planner.model, *models], reward)
+        own, returns, unplanned = float(returns[0]), returns[1:], float(lost[1:].max())
     else:
         if steps is None:
             raise UsageError("give the steps of an episode: this planner has no horizon of its own")
@@ -224,29 +219,45 @@ class _Graph:
             levels.append(_Level(actions, following))
         return cls(planner, problem, tuple(levels))
 
-    def value(self, model: POMDP, reward: Reward | None) -> tuple[float, float]:
-        """Expected return of the plan in a model, and the probability of what it has no plan for."""
-        other = planning_problem(model, reward or self.planner.reward, untried="allow")
-        events = _same_events(self.problem, other)
-        codes = [symbol_code("action", name, model.action_names) for name in self.problem.model.action_names]
-        mass = _starting(self.problem, other)
-        total, weight, lost = 0.0, 1.0, 0.0
+    def values(self, models: Sequence[POMDP], reward: Reward | None) -> tuple[Floats, Floats]:
+        """Expected return of the plan in every model, and the probability of what it has no plan for."""
+        paid = self.planner.reward if reward is None else reward
+        returns, lost = np.empty(len(models)), np.empty(len(models))
+        problems: dict[Any, list[tuple[int, PlanningProblem]]] = {}
+        for place, model in enumerate(models):
+            problem = planning_problem(model, paid, untried="allow")
+            alike = (model.action_names, problem.updates.shape, tuple(_looks(problem)))
+            problems.setdefault(alike, []).append((place, problem))
+            report("acting", place + 1, len(models))
+        for together in problems.values():
+            places = [place for place, _ in together]
+            returns[places], lost[places] = self._values([problem for _, problem in together])
+        return returns, lost
+
+    def _values(self, others: list[PlanningProblem]) -> tuple[Floats, Floats]:
+        """Of models with the same actions and events, all at once: they differ in numbers only."""
+        names = others[0].model.action_names
+        codes = np.array([symbol_code("action", name, names) for name in self.problem.model.action_names])
+        events = _same_events(self.problem, others[0])
+        updates = np.stack([other.updates[codes] for other in others])
+        expected = np.stack([other.unscaled(other.expected[codes]) for other in others])
+        mass = np.stack([_starting(self.problem, other) for other in others])
+        returns, lost, weight = np.zeros(len(others)), np.zeros(len(others)), 1.0
         for level, after in zip(self.levels, (*self.levels[1:], None), strict=True):
-            total += weight * float(np.einsum("ns,ns->", mass, other.expected[np.array(codes)[level.actions]]))
+            returns += weight * np.einsum("mns,mns->m", mass, expected[:, level.actions])
             if after is None:
                 break
             weight *= self.planner.discount
-            nodes = len(after.actions)
-            reached = np.zeros((nodes, mass.shape[1]))
+            reached = np.zeros((len(after.actions), *mass.shape[::2]))
             for action in np.unique(level.actions):
                 here = np.flatnonzero(level.actions == action)
                 for event, known in enumerate(events):
-                    moved = mass[here] @ other.updates[codes[action], event]
                     target = level.following[here, known] if known >= 0 else np.full(len(here), -1)
-                    lost += float(moved[target < 0].sum())
-                    np.add.at(reached, target[target >= 0], moved[target >= 0])
-            mass = reached
-        return float(other.unscaled(np.array([total]))[0]), lost
+                    moved = mass[:, here] @ updates[:, action, event]
+                    lost += moved[:, target < 0].sum(axis=(1, 2))
+                    np.add.at(reached, target[target >= 0], moved[:, target >= 0].swapaxes(0, 1))
+            mass = reached.swapaxes(0, 1)
+        return returns, lost
 
 
 def _beginnings(problem: PlanningProblem) -> Floats:

@@ -37,7 +37,8 @@ class Fit:
     likelihood : Likelihood
     counts : ExpectedCounts
         How often the log used every number.
-    episodes : int
+    episodes, longest_episode : int
+        How many there are, and the steps of the longest; None if there is but one.
     policy : array, shape (actions,)
         How often every action was taken, as a share of all.
     """
@@ -47,6 +48,7 @@ class Fit:
     likelihood: Likelihood
     counts: ExpectedCounts
     episodes: int
+    longest_episode: int | None
     policy: Floats
 
     @classmethod
@@ -69,6 +71,7 @@ class Fit:
             likelihood=likelihood,
             counts=likelihood.counts(parameters),
             episodes=log.n_episodes,
+            longest_episode=_longest_episode(log),
             policy=np.bincount(actions, minlength=pomdp.n_actions) / len(log),
         )
 
@@ -144,3 +147,9 @@ class Fit:
         if self.parameters.shared:
             shown = np.repeat(shown, self.pomdp.n_actions, axis=0)
         return Rows(initial, moves, shown, first, paid)
+
+
+def _longest_episode(log: Trajectory) -> int | None:
+    if log.n_episodes == 1:
+        return None
+    return int(np.diff(np.append(log.episode_starts, len(log))).max())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -247,17 +247,21 @@ def _normal_quantile(share: float) -> float:
     return float(ndtri(share))
 
 
-def _shares(rows: Floats, errors: Floats, level: float) -> Floats:
-    """Intervals of the free numbers, shape (..., 2); not a number where there is no standard error."""
+def share_bounds(p: Floats, errors: Floats, level: float) -> tuple[Floats, Floats]:
+    """The interval of Jeffreys for shares p of as many tries as have these standard errors."""
     from scipy.special import betaincinv
 
+    tries = p * (1 - p) / np.maximum(errors, 1e-12) ** 2
+    a, b = tries * p + 0.5, tries * (1 - p) + 0.5
+    low, high = betaincinv(a, b, (1 - level) / 2), betaincinv(a, b, (1 + level) / 2)
+    return np.minimum(low, p), np.maximum(high, p)
+
+
+def _shares(rows: Floats, errors: Floats, level: float) -> Floats:
+    """Intervals of the free numbers, shape (..., 2); not a number where there is no standard error."""
     bounds = np.full((*rows.shape, 2), np.nan)
     free = np.isfinite(errors)
-    p, e = rows[free], np.maximum(errors[free], 1e-12)
-    tries = p * (1 - p) / e**2
-    a, b = tries * p + 0.5, tries * (1 - p) + 0.5
-    bounds[free, 0] = np.minimum(betaincinv(a, b, (1 - level) / 2), p)
-    bounds[free, 1] = np.maximum(betaincinv(a, b, (1 + level) / 2), p)
+    bounds[free, 0], bounds[free, 1] = share_bounds(rows[free], errors[free], level)
     return bounds
 
 
@@ -302,8 +306,3 @@ def _with_sets(
         verdicts=Rows(*(kept[kind][1] for kind in KINDS)),
         method=method,
     )
-
-
-def on(uncertain: Uncertainty, method: Method) -> Uncertainty:
-    """The same by another method."""
-    return replace(uncertain, method=method)
