@@ -26,7 +26,7 @@ DRAWS = 100
 
 LONGEST_EPISODE = 50
 
-HORIZONS = {"tiger": 5, "tmaze": 6, "directional-hallway": 5, "sense-float-reset:4": 6, "machine": 6, "lockbox": 8}
+HORIZONS = {"tiger": 5, "tmaze": 6, "directional-hallway": 5, "sense-float-reset:states=4": 6, "machine": 6, "lockbox": 8}
 """Systems, and the steps of the plan whose return is asked for."""
 
 REWARDS = {"directional-hallway": Reward.on_observations({("stay", "end-left"): 1.0})}
@@ -167,3 +167,51 @@ def _plan_covered(system: str, truth: POMDP, found: Uncertainty) -> Row:
         "plan_true": value,
         "plan_unplanned": real.unplanned,
     }
+
+
+# --- design ----------------------------------------------------------------------------------------------
+
+
+DESIGNS = {"noisy-hallway": 20_000, "tmaze-6": 10_000, "lockbox-3": 20_000}
+"""Systems, and the steps of uniform exploration whose error a design has to reach with fewer."""
+
+
+@cache
+def _designed_for(name: str) -> tuple[POMDP, unlatch.Design]:
+    truth = {
+        "noisy-hallway": domains.noisy_hallway,
+        "tmaze-6": lambda: domains.tmaze(2),
+        "lockbox-3": domains.lockbox,
+    }[name]()
+    return truth, unlatch.design(truth, episode_steps=LONGEST_EPISODE if truth.terminal else None, rng=0)
+
+
+def designed(parameters: Parameters, seed: np.random.SeedSequence) -> Finding:
+    """Mean errors of the numbers of a model from logs of uniform exploration and from shorter designed ones."""
+    truth, plan = _designed_for(parameters["system"])
+    steps, rows = DESIGNS[parameters["system"]], []
+    shares = zip(truth.action_names, plan.action_probabilities, strict=True)
+    for own in seed.spawn(parameters["logs"]):
+        rng = np.random.default_rng(own)
+        row: Row = {
+            "system": parameters["system"],
+            "steps": steps,
+            "policy": ", ".join(f"{name} {share:.2f}" for name, share in shares),
+            "worth": plan.worth,
+            "uniform": _error_of(truth, log_of(truth, steps, rng)),
+        }
+        longest = log_of(truth, round(max(parameters["shares"]) * steps), rng, plan.action_probabilities)
+        for share in parameters["shares"]:
+            row[f"design_{share}"] = _error_of(truth, longest.head(round(share * steps)))
+        rows.append(rounded(row))
+    return Finding(rows)
+
+
+def _error_of(truth: POMDP, log: Trajectory) -> float:
+    """The mean distance of the numbers that are neither zero nor one from the truth, at the maximum near it."""
+    found = unlatch.refine(truth, log, zeros=False).pomdp
+    off = [
+        np.abs(getattr(found, kind) - getattr(truth, kind))[(getattr(truth, kind) > 0) & (getattr(truth, kind) < 1)]
+        for kind in ("transitions", "observations")
+    ]
+    return float(np.concatenate(off).mean())

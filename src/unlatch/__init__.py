@@ -75,6 +75,11 @@ _HOMES = {
     "uncertainty": "learn.intervals.uncertainty",
     "Uncertainty": "learn.intervals.uncertainty",
     "Covariance": "learn.intervals.covariance",
+    "bootstrap": "learn.intervals.bootstrap",
+    "Bootstrap": "learn.intervals.bootstrap",
+    "design": "learn.intervals.design",
+    "Design": "learn.intervals.design",
+    "Needs": "learn.intervals.design",
     "Intervals": "core.intervals",
     "Entry": "core.intervals",
     # learning: the stages of the spectral way, in their order
@@ -174,7 +179,12 @@ if TYPE_CHECKING:
     from unlatch.learn.identify.certificate import certify as certify
     from unlatch.learn.identify.entries import Undetermined as Undetermined
     from unlatch.learn.identify.entries import undetermined_entries as undetermined_entries
+    from unlatch.learn.intervals.bootstrap import Bootstrap as Bootstrap
+    from unlatch.learn.intervals.bootstrap import bootstrap as bootstrap
     from unlatch.learn.intervals.covariance import Covariance as Covariance
+    from unlatch.learn.intervals.design import Design as Design
+    from unlatch.learn.intervals.design import Needs as Needs
+    from unlatch.learn.intervals.design import design as design
     from unlatch.learn.intervals.uncertainty import Uncertainty as Uncertainty
     from unlatch.learn.intervals.uncertainty import uncertainty as uncertainty
     from unlatch.learn.likelihood.parameters import ExpectedCounts as ExpectedCounts

@@ -22,6 +22,7 @@ import numpy as np
 from unlatch import __version__
 from unlatch.core.diagnostics import Diagnostic, Diagnostics
 from unlatch.core.evidence import Evidence
+from unlatch.core.intervals import KINDS, Intervals
 from unlatch.core.partition import Partition
 from unlatch.core.pomdp import POMDP
 from unlatch.core.psr import PSR
@@ -41,7 +42,7 @@ __all__ = ["Learned", "SavedModel", "load_model", "save_model"]
 M = TypeVar("M", POMDP, PSR)
 
 FORMAT = "unlatch-model"
-MAJOR, MINOR = 1, 2
+MAJOR, MINOR = 1, 3
 MAX_BYTES = 1 << 30
 
 _SECTIONS = (
@@ -52,6 +53,7 @@ _SECTIONS = (
     "partition",
     "evidence",
     "log_likelihood",
+    "intervals",
     "options",
     "diagnostics",
     "provenance",
@@ -123,6 +125,7 @@ _KINDS: dict[str, Any] = {
     "evidence": Evidence | None,
     "options": Mapping,
     "log_likelihood": int | float | np.integer | np.floating | None,
+    "intervals": Intervals | None,
 }
 """Of the fields of a `SavedModel`."""
 
@@ -149,6 +152,8 @@ class SavedModel:
         The options that the model was learned with; plain JSON values.
     log_likelihood : float, optional
         Of the POMDP on the log that it was learned from, in nats; minus infinity if a spectral model rules it out.
+    intervals : Intervals, optional
+        How sure every number of the POMDP is.
     """
 
     pomdp: POMDP | None = None
@@ -160,6 +165,7 @@ class SavedModel:
     evidence: Evidence | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     log_likelihood: float | None = None
+    intervals: Intervals | None = None
 
     def __post_init__(self) -> None:
         for name, kind in _KINDS.items():
@@ -172,11 +178,22 @@ class SavedModel:
             raise DataError(f"partition: {self.partition.n_states} labels for {states} states of the pomdp")
         if self.log_likelihood is not None and not self.log_likelihood < np.inf:
             raise DataError(f"log_likelihood must be a number below infinity, got {self.log_likelihood}")
+        if self.intervals is not None:
+            _check_fit(self.intervals, self.pomdp)
 
     @property
     def model(self) -> POMDP | PSR:
         """The POMDP if there is one, else the PSR."""
         return self.pomdp if self.pomdp is not None else self.psr  # type: ignore[return-value]
+
+
+def _check_fit(intervals: Intervals, pomdp: POMDP | None) -> None:
+    """Refuse intervals of another model."""
+    for kind, bounds in zip(KINDS, intervals.rows, strict=True):
+        rows = None if pomdp is None else getattr(pomdp, kind)
+        ours = None if bounds is None else bounds.shape[:-1]
+        if ours != (None if rows is None else rows.shape):
+            raise DataError(f"intervals: {kind}: they are not of this pomdp")
 
 
 def save_model(
@@ -196,8 +213,8 @@ def save_model(
     path : path of the file, replaced if it exists
     model : result of learning, POMDP, PSR or SavedModel
         Of a result (`learn_pomdp`), all that is known goes into the file: the model, its partition, evidence,
-        likelihood, options, diagnostics, the seed, the size of the log, and what the spectral stage found. Where the
-        spectral model is what was returned, its PSR is stored as well.
+        likelihood, intervals (at the level last asked for, else at 90 %), options, diagnostics, the seed, the size of the
+        log, and what the spectral stage found. Where the spectral model is what was returned, its PSR is stored as well.
     partition, psr : optional
         Stored beside the model; they replace those of a `SavedModel` or a result.
     provenance : mapping, optional
@@ -264,6 +281,7 @@ def _of_result(result: Learned) -> SavedModel:
         partition=result.partition,
         evidence=result.evidence,
         log_likelihood=result.log_likelihood,
+        intervals=getattr(result, "stated", None),
         options=result.options.as_dict(),
         diagnostics=result.diagnostics,
         provenance={
@@ -338,6 +356,7 @@ def _content(saved: SavedModel) -> dict[str, Any]:
         "partition": None if saved.partition is None else saved.partition.labels.tolist(),
         "evidence": None if saved.evidence is None else _plain(saved.evidence.as_dict()),
         "log_likelihood": _plain(saved.log_likelihood),
+        "intervals": None if saved.intervals is None else saved.intervals.as_dict(),
         "options": _plain(saved.options) or None,
         "diagnostics": [
             {"name": entry.name, "message": entry.message, "details": _plain(entry.details)}
@@ -488,6 +507,7 @@ def _saved(content: dict[str, Any], notes: Diagnostics) -> SavedModel:
         evidence=_evidence(content.get("evidence")),
         options=_object("options", content.get("options", {})),
         log_likelihood=_log_likelihood(content.get("log_likelihood")),
+        intervals=_intervals(content.get("intervals")),
     )
 
 
@@ -544,6 +564,10 @@ def _states(section: str, value: Any) -> tuple[int, ...]:
 
 def _evidence(values: Any) -> Evidence | None:
     return None if values is None else Evidence.from_dict(_object("evidence", values))
+
+
+def _intervals(values: Any) -> Intervals | None:
+    return None if values is None else Intervals.from_dict(_object("intervals", values))
 
 
 def _log_likelihood(value: Any) -> float | None:

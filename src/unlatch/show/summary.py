@@ -15,6 +15,7 @@ import numpy as np
 from unlatch.arrays import Flags
 from unlatch.core.diagnostics import Diagnostics
 from unlatch.core.evidence import Evidence
+from unlatch.core.intervals import Entry, Intervals
 from unlatch.core.partition import Partition
 from unlatch.core.pomdp import POMDP
 from unlatch.core.psr import PSR
@@ -30,6 +31,7 @@ __all__ = [
     "Summary",
     "count_sentences",
     "ending_sentences",
+    "interval_sentences",
     "partition_sentences",
     "summarize_pomdp",
     "summarize_result",
@@ -113,6 +115,7 @@ class Summary:
     diagnostics: Diagnostics = field(default_factory=Diagnostics)
     hankel: HankelSummary | None = None
     complete: bool = True
+    intervals: Intervals | None = None
 
     @property
     def terminal(self) -> tuple[str, ...]:
@@ -181,6 +184,7 @@ def summarize_result(result: Result) -> Summary:
         diagnostics=result.diagnostics,
         hankel=_hankel(result.spectral),
         complete=result.complete,
+        intervals=getattr(result, "stated", None),
     )
 
 
@@ -211,6 +215,7 @@ def summarize_saved(saved: Saved) -> Summary:
         diagnostics=saved.diagnostics,
         hankel=_recorded_hankel(_section(saved.provenance, "spectral")),
         complete=saved.evidence is None or saved.evidence.complete,
+        intervals=getattr(saved, "intervals", None),
     )
 
 
@@ -326,6 +331,35 @@ def _certified(summary: Summary) -> list[str]:
         return []
     estimated = ", which are estimates" if summary.certificate.zeros and summary.evidence is not None else ""
     return [f"the process of this model: {summary.certificate}{estimated}"]
+
+
+def interval_sentences(summary: Summary) -> tuple[str, ...]:
+    """How sure the numbers are."""
+    intervals = summary.intervals
+    if intervals is None or not isinstance(summary.model, POMDP):
+        return ()
+    said = [str(intervals)]
+    widest = intervals.widest
+    if widest is not None:
+        low, high = intervals.of(widest)
+        said.append(f"the widest: {_named(summary.model, widest)}, from {low:.3g} to {high:.3g}")
+    return tuple(said)
+
+
+def _named(pomdp: POMDP, entry: Entry) -> str:
+    """A number in words."""
+    state = "" if entry.state is None else pomdp.state_names[entry.state]
+    if entry.kind == "initial":
+        return f"that an episode starts in {pomdp.state_names[entry.outcome]}"
+    if entry.kind == "first_observations":
+        return f"that {state} shows {pomdp.first_observation_names[entry.outcome]} first"
+    under = "" if entry.action is None else f" under {pomdp.action_names[entry.action]}"
+    if entry.kind == "transitions":
+        return f"that {state} leads to {pomdp.state_names[entry.outcome]}{under}"
+    if entry.kind == "observations":
+        return f"that {state} shows {pomdp.observation_names[entry.outcome]}{under}"
+    assert pomdp.reward_values is not None
+    return f"that {state} pays {pomdp.reward_values[entry.outcome]:g}{under}"
 
 
 def _cells(pomdp: POMDP, partition: Partition) -> str:
