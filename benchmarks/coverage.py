@@ -12,6 +12,9 @@ in docs/intervals.md.
 
 from __future__ import annotations
 
+if __name__ == "coverage":  # numba looks for the package of that name, and finds this file first
+    raise ImportError("this is a benchmark, not the package that measures tests")
+
 import argparse
 import os
 import subprocess
@@ -136,7 +139,8 @@ def _line(rows: Rows) -> str:
     held = "-" if not plans else f"{np.mean([row['plan'] for row in plans]):.1%} of {len(plans)}"
     below = np.mean([row["plan_true"] < row["plan_low"] for row in plans]) if plans else np.nan
     above = np.mean([row["plan_true"] > row["plan_high"] for row in plans]) if plans else np.nan
-    worst = np.nanmin(np.nanmean(inside, axis=0)) if inside.shape[1] else np.nan
+    told = inside[:, ~np.isnan(inside).all(axis=0)]
+    worst = np.nanmin(np.nanmean(told, axis=0)) if told.size else np.nan
     return (
         f"{len(fine)} | {_mean(inside)} ± {_error(inside)} | {worst:.1%} | {_mean(edge)} | {held} | "
         f"{below:.1%}, {above:.1%} | {others}"

@@ -111,6 +111,7 @@ _HOMES = {
     "Planner": "plan.episodes",
     "plan_return": "plan.draws",
     "PlanReturn": "plan.draws",
+    "plan_value": "plan.draws",
     "robust_plan": "plan.draws",
     "states_where": "plan.goals",
     "most_ambiguous_state": "plan.goals",
@@ -211,6 +212,7 @@ if TYPE_CHECKING:
     from unlatch.learn.spectral.windows import WindowTable as WindowTable
     from unlatch.plan.draws import PlanReturn as PlanReturn
     from unlatch.plan.draws import plan_return as plan_return
+    from unlatch.plan.draws import plan_value as plan_value
     from unlatch.plan.draws import robust_plan as robust_plan
     from unlatch.plan.episodes import Episodes as Episodes
     from unlatch.plan.episodes import Planner as Planner

@@ -6,7 +6,7 @@ numbers: that it was chosen as the best for its own model does not matter, as lo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -24,7 +24,7 @@ from unlatch.plan.episodes import Planner, run_episodes
 from unlatch.plan.exact import ExactPlanner
 from unlatch.plan.problem import PlanningProblem, planning_problem
 
-__all__ = ["PlanReturn", "plan_return", "robust_plan"]
+__all__ = ["PlanReturn", "plan_return", "plan_value", "robust_plan"]
 
 _IMPOSSIBLE = 1e-12
 """Probability up to which an event is not followed; as `ExactPlanner` has it."""
@@ -45,10 +45,11 @@ class PlanReturn:
     returns : array, shape (models,)
         Expected sum of rewards over the steps of the plan, in every model.
     low, high : float
-        Between them lies the share ``level`` of the returns, with equal shares beyond.
+        The interval: as far below and above what the plan's own model promises as the share ``level`` of the returns lies
+        below and above their mean. Of a planner that promises nothing, where that share of the returns lies.
     level : float
     own : float or None
-        The return that the plan's own model promises.
+        The return that the plan's own model promises, if that was computed.
     unplanned : float
         Largest probability, over the models, of what the plan's own model holds impossible; after that no reward is
         counted.
@@ -122,7 +123,34 @@ def plan_return(
             raise UsageError("give the steps of an episode: this planner has no horizon of its own")
         returns = _played(planner, models, whole_number("steps", steps, least=1), episodes, reward, rng)
     low, high = np.quantile(returns, [(1 - level) / 2, (1 + level) / 2])
+    if own is not None and level < 1:  # wide draws bend to one side
+        low, high = own + low - returns.mean(), own + high - returns.mean()
     return PlanReturn(frozen(returns), float(low), float(high), level, own, unplanned)
+
+
+def plan_value(planner: ExactPlanner, *, reward: Reward | None = None) -> Callable[[POMDP], float]:
+    """The expected return of a plan over its horizon, as a function of the model that it is followed in.
+
+    For ``result.interval_of``: the return of a plan with the interval that the log leaves it.
+
+    Examples
+    --------
+    >>> from unlatch import ExactPlanner, domains, plan_value
+    >>> planner = ExactPlanner(domains.tiger(), horizon=3)
+    >>> bool(abs(plan_value(planner)(domains.tiger()) - planner.value()) < 1e-9)
+    True
+    """
+    if not isinstance(planner, ExactPlanner) or not isinstance(planner.model, POMDP):
+        raise UsageError(
+            "the exact return of a plan is that of an ExactPlanner with a POMDP; let others act: plan_return"
+        )
+    graph = _Graph.of(planner)
+
+    def value(model: POMDP) -> float:
+        returns, _ = graph.values([model], reward)
+        return float(returns[0])
+
+    return value
 
 
 @own_errstate
@@ -228,7 +256,6 @@ class _Graph:
             problem = planning_problem(model, paid, untried="allow")
             alike = (model.action_names, problem.updates.shape, tuple(_looks(problem)))
             problems.setdefault(alike, []).append((place, problem))
-            report("acting", place + 1, len(models))
         for together in problems.values():
             places = [place for place, _ in together]
             returns[places], lost[places] = self._values([problem for _, problem in together])

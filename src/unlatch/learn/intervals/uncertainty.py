@@ -139,7 +139,7 @@ class Uncertainty:
         function: Callable[[POMDP], Any],
         *,
         level: float = 0.9,
-        method: Literal["draws", "delta"] = "draws",
+        method: Literal["delta", "draws"] = "delta",
         draws: int = _DRAWS,
         rng: RandomSource = 0,
     ) -> Floats:
@@ -150,9 +150,9 @@ class Uncertainty:
         function : callable
             From a `POMDP` to a number or an array.
         level : float
-        method : "draws" or "delta"
-            Quantiles over models drawn from what the log leaves possible, for any function; or its slope times the
-            covariance of the numbers, for smooth ones: two evaluations for every free number.
+        method : "delta" or "draws"
+            The slope of the function times the covariance of the numbers: two evaluations for every free number, for
+            functions that are smooth. Or quantiles over models drawn from what the log leaves possible, for any.
         draws : int
             Models to draw.
         rng : int or numpy.random.Generator, optional
