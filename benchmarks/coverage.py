@@ -6,8 +6,8 @@
     python benchmarks/coverage.py design                    logs with chosen action frequencies, beside uniform ones
     python benchmarks/coverage.py truth --systems tiger --steps 10000 --at-most 2     whether it runs
 
-Finished logs are kept in ``--out``: the same command goes on where it stopped, and ``--report`` only prints. Results are
-in docs/intervals.md.
+Finished logs are kept in ``--out``: the same command goes on where it stopped, and ``--report`` only prints. Results
+are in docs/intervals.md.
 """
 
 from __future__ import annotations
@@ -168,7 +168,9 @@ def _error(table: Any) -> str:
 
 
 def _design(rows: Rows) -> None:
-    print("| system | action frequencies | worth, predicted | steps | share of its steps | error ÷ that of uniform |")
+    print(
+        "| system | action frequencies | worth, predicted | steps | share of its steps | error ÷ that of uniform |"
+    )
     print("|---|---|---|---|---|---|")
     for system in DESIGNS:
         here = [row for row in rows if row["system"] == system]

@@ -23,7 +23,14 @@ Row = dict[str, Any]
 LEVEL = 0.9
 LONGEST_EPISODE = 50
 
-HORIZONS = {"tiger": 4, "tmaze": 5, "directional-hallway": 4, "sense-float-reset:states=4": 5, "machine": 4, "lockbox": 6}
+HORIZONS = {
+    "tiger": 4,
+    "tmaze": 5,
+    "directional-hallway": 4,
+    "sense-float-reset:states=4": 5,
+    "machine": 4,
+    "lockbox": 6,
+}
 """Systems, and the steps of the plan whose return is asked for."""
 
 REWARDS = {"directional-hallway": Reward.on_observations({("stay", "end-left"): 1.0})}
@@ -41,7 +48,11 @@ def truth_of(name: str) -> POMDP:
 
 def machine() -> POMDP:
     """A classic: a machine wears out unseen; what it makes tells a little, looking tells more, repair costs."""
-    wear = {"good": {"good": 0.85, "worn": 0.12, "broken": 0.03}, "worn": {"worn": 0.8, "broken": 0.2}, "broken": {"broken": 1.0}}
+    wear = {
+        "good": {"good": 0.85, "worn": 0.12, "broken": 0.03},
+        "worn": {"worn": 0.8, "broken": 0.2},
+        "broken": {"broken": 1.0},
+    }
     made = {"good": 0.95, "worn": 0.7, "broken": 0.2}
     looks = {"good": 0.9, "worn": 0.6, "broken": 0.05}
     moves: dict[tuple[str, str], dict[str, float]] = {}
@@ -69,7 +80,9 @@ def maximum(truth: POMDP, log: Trajectory) -> POMDP:
     found = unlatch.refine(truth, log, zeros=False).pomdp
     if truth.terminal:
         return found
-    return replace(found, initial=found.stationary(np.bincount(log.actions, minlength=truth.n_actions) / len(log)))
+    return replace(
+        found, initial=found.stationary(np.bincount(log.actions, minlength=truth.n_actions) / len(log))
+    )
 
 
 def coverage(parameters: Parameters, seed: np.random.SeedSequence) -> Finding:
@@ -108,7 +121,7 @@ def _fitted(truth: POMDP, log: Trajectory, mode: str, watch: Watch) -> Uncertain
 
 
 def covered(truth: POMDP, found: Uncertainty, log: Trajectory) -> Row:
-    """Which of the true numbers lie in their intervals, as digits: those between zero and one, and those at the edge."""
+    """Which true numbers lie in their intervals, as digits: those between zero and one, and those at the edge."""
     intervals = found.intervals(LEVEL)
     inside, edge, widths = [], [], []
     for kind, bounds in intervals.rows.items():
@@ -206,7 +219,9 @@ def _error_of(truth: POMDP, log: Trajectory) -> float:
     """The mean distance of the numbers that are neither zero nor one from the truth, at the maximum near it."""
     found = unlatch.refine(truth, log, zeros=False).pomdp
     off = [
-        np.abs(getattr(found, kind) - getattr(truth, kind))[(getattr(truth, kind) > 0) & (getattr(truth, kind) < 1)]
+        np.abs(getattr(found, kind) - getattr(truth, kind))[
+            (getattr(truth, kind) > 0) & (getattr(truth, kind) < 1)
+        ]
         for kind in ("transitions", "observations")
     ]
     return float(np.concatenate(off).mean())

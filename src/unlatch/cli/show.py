@@ -32,12 +32,12 @@ _LOOKED_AT = 4096
     help="Tables, or per state the likely entries only, or all numbers as CSV; auto takes tables if they fit.",
 )
 @click.option(
-    "--intervals/--no-intervals", default=False, help="Print the least and greatest value beside every number."
+    "--intervals/--no-intervals",
+    default=False,
+    help="Print the least and greatest value beside every number.",
 )
 @click.option("--picture", type=OUTPUT, help="Also draw the state graphs to this file.")
-def show(
-    model: Path, actions: tuple[str, ...], form: str, intervals: bool, picture: Path | None
-) -> None:
+def show(model: Path, actions: tuple[str, ...], form: str, intervals: bool, picture: Path | None) -> None:
     """Print MODEL: its states, what the log could not tell apart, and every action's matrices."""
     from unlatch.show.screen import screen
     from unlatch.show.summary import summarize_saved

@@ -60,10 +60,10 @@ class Intervals:
     """An interval for every number of a model, and what kind of knowledge it is.
 
     The verdicts: *identified* - the process determines the number, up to the names of the states and among the models
-    near this one, and the interval is about the noise of the log; *bounded* - no log determines it, and the interval is a
-    set of values, each of which may be as right as any other; *never observed* - the log has nothing to say, so that it
-    is [0, 1]; *by definition* - nothing to learn, as in a terminal state; *not examined* - whether the number is
-    identified was not looked at, the interval is about the noise of the log.
+    near this one, and the interval is about the noise of the log; *bounded* - no log determines it, and the interval is
+    a set of values, each of which may be as right as any other; *never observed* - the log has nothing to say, so that
+    it is [0, 1]; *by definition* - nothing to learn, as in a terminal state; *not examined* - whether the number is
+    identified was not looked at, or could not be told; the interval is about the noise of the log.
 
     Attributes
     ----------

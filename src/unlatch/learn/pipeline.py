@@ -160,8 +160,8 @@ class LearnResult:
     def intervals(self, level: float = 0.9) -> Intervals:
         """An interval and a verdict for every number of ``pomdp``.
 
-        ``.transitions``, ``.observations`` and ``.initial`` have the shape of the model's arrays and a last axis for the
-        least and the greatest value. What no log determines has a set; what this one has nothing to say about, [0, 1].
+        ``.transitions``, ``.observations`` and ``.initial`` have the shape of the model's arrays and a last axis for
+        the least and the greatest value. What no log determines has a set; what this one says nothing about, [0, 1].
         Takes about three passes over the log; the log is kept for it, but not saved with a model.
 
         Examples

@@ -45,8 +45,8 @@ class PlanReturn:
     returns : array, shape (models,)
         Expected sum of rewards over the steps of the plan, in every model.
     low, high : float
-        The interval: as far below and above what the plan's own model promises as the share ``level`` of the returns lies
-        below and above their mean. Of a planner that promises nothing, where that share of the returns lies.
+        The interval: as far below and above what the plan's own model promises as the share ``level`` of the returns
+        lies below and above their mean. Of a planner that promises nothing, where that share of the returns lies.
     level : float
     own : float or None
         The return that the plan's own model promises, if that was computed.
@@ -64,7 +64,8 @@ class PlanReturn:
 
     def __repr__(self) -> str:
         promised = "" if self.own is None else f", {self.own:.4g} by its own model"
-        return f"PlanReturn({self.low:.4g} to {self.high:.4g} at {self.level:.0%}{promised}, {len(self.returns)} models)"
+        between = f"{self.low:.4g} to {self.high:.4g} at {self.level:.0%}"
+        return f"PlanReturn({between}{promised}, {len(self.returns)} models)"
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -114,7 +115,11 @@ def plan_return(
     real_number("level", level, 0.0, 1.0)
     _refuse_no_models(models)
     own, unplanned = None, 0.0
-    if isinstance(planner, ExactPlanner) and steps in (None, planner.horizon) and isinstance(planner.model, POMDP):
+    if (
+        isinstance(planner, ExactPlanner)
+        and steps in (None, planner.horizon)
+        and isinstance(planner.model, POMDP)
+    ):
         graph = _Graph.of(planner)
         returns, lost = graph.values([planner.model, *models], reward)
         own, returns, unplanned = float(returns[0]), returns[1:], float(lost[1:].max())
@@ -204,7 +209,12 @@ def _refuse_no_models(models: Sequence[POMDP]) -> None:
 
 
 def _played(
-    planner: Planner, models: Sequence[POMDP], steps: int, episodes: int, reward: Reward | None, rng: RandomSource
+    planner: Planner,
+    models: Sequence[POMDP],
+    steps: int,
+    episodes: int,
+    reward: Reward | None,
+    rng: RandomSource,
 ) -> Floats:
     """Mean returns over the same chances in every model."""
     generator, _ = resolve_rng(rng)
@@ -300,7 +310,8 @@ def _beginnings(problem: PlanningProblem) -> Floats:
 
 def _starting(own: PlanningProblem, other: PlanningProblem) -> Floats:
     """How likely another model begins in each of its states, for every beginning of the plan."""
-    assert isinstance(own.model, POMDP) and isinstance(other.model, POMDP)
+    assert isinstance(own.model, POMDP)
+    assert isinstance(other.model, POMDP)
     if own.model.first_observations is None:
         return other.initial[None].copy()
     if other.model.first_observations is None:

@@ -323,7 +323,9 @@ def print_csv(
         line.truncate()
 
 
-def _csv_rows(pomdp: POMDP, chosen: list[int], intervals: Intervals | None) -> Iterator[tuple[str | float, ...]]:
+def _csv_rows(
+    pomdp: POMDP, chosen: list[int], intervals: Intervals | None
+) -> Iterator[tuple[str | float, ...]]:
     sure = _Sureness(intervals)
     yield "kind", "action", "state", "to", "value", *sure.header
     for s, (name, value) in enumerate(zip(pomdp.state_names, pomdp.initial, strict=True)):
@@ -333,14 +335,20 @@ def _csv_rows(pomdp: POMDP, chosen: list[int], intervals: Intervals | None) -> I
     live = pomdp.going_on > 0
     if pomdp.first_observations is not None:
         first = pomdp.first_observations
-        for s, o, row in _csv_matrix("first observation", "", pomdp, live, pomdp.first_observation_names, first):
+        for s, o, row in _csv_matrix(
+            "first observation", "", pomdp, live, pomdp.first_observation_names, first
+        ):
             yield *row, *sure.of("first_observations", s, o)
     for a in chosen:
         action = pomdp.action_names[a]
-        for s, t, row in _csv_matrix("transition", action, pomdp, live, pomdp.state_names, pomdp.transitions[a]):
+        for s, t, row in _csv_matrix(
+            "transition", action, pomdp, live, pomdp.state_names, pomdp.transitions[a]
+        ):
             yield *row, *sure.of("transitions", a, s, t)
         shown = pomdp.observations[a]
-        for s, o, row in _csv_matrix("observation", action, pomdp, pomdp.showing, pomdp.observation_names, shown):
+        for s, o, row in _csv_matrix(
+            "observation", action, pomdp, pomdp.showing, pomdp.observation_names, shown
+        ):
             yield *row, *sure.of("observations", a, s, o)
         if pomdp.reward_probabilities is not None and pomdp.reward_values is not None:
             values = [repr(value) for value in pomdp.reward_values.tolist()]

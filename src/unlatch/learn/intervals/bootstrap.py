@@ -7,12 +7,13 @@ pieces hold for a model that does not fit as well.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unlatch import linalg
-from unlatch.arrays import Floats, Ints, own_errstate
+from unlatch.arrays import own_errstate
 from unlatch.core.arguments import checked_log, whole_number
 from unlatch.core.checks import frozen
 from unlatch.core.intervals import KINDS, Rows
@@ -144,7 +145,7 @@ def _resampled(log: Trajectory, rng: np.random.Generator) -> Trajectory:
     drawn = rng.integers(len(starts), size=len(starts))
     steps = np.concatenate([np.arange(starts[e], starts[e] + lengths[e]) for e in drawn])
 
-    def taken(column: Floats | Ints | None) -> Floats | Ints | None:
+    def taken(column: NDArray[Any] | None) -> Any:
         return None if column is None else column[steps]
 
     return replace(

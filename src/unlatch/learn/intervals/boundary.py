@@ -11,9 +11,11 @@ from unlatch import linalg
 from unlatch.arrays import Flags, Floats
 from unlatch.errors import NumericalError
 from unlatch.learn.intervals.fit import Fit
-from unlatch.learn.likelihood.information import block_length, numbered_entries, outer_products
+from unlatch.learn.likelihood.information import numbered_entries, outer_products
+from unlatch.learn.likelihood.objective import Likelihood
+from unlatch.learn.likelihood.parameters import Parameters
 
-__all__ = ["greatest_zeros", "may_be_zero"]
+__all__ = ["greatest_zeros", "may_be_zero", "zero_slopes"]
 
 _OPENED = 1e-9
 """Probability that a zero is opened by to see what the likelihood does: too little to change anything else."""
@@ -24,6 +26,9 @@ is bounded by the slope alone; of the others the curvature is asked too."""
 
 _MOST_BENT = 300
 """Zeros whose curvature is asked for, those with the least slope first."""
+
+_A_LITTLE = 0.5
+"""Visits credited beforehand, so that there is an inverse."""
 
 _MOST_TRIED = 100
 """Small numbers that are tried as zero, a pass over the log each; the others are taken to be possibly zero."""
@@ -37,35 +42,42 @@ def greatest_zeros(fit: Fit, level: float) -> list[Floats]:
     have c = n, and the bound is the exact one: (1 - u)^n = 1 - level.
     """
     nats = -np.log1p(-level)
-    slopes = _slopes(fit)
-    bent = _curvatures(fit, slopes)
+    slopes = zero_slopes(fit.parameters, fit.closed, fit.likelihood)
     bounds = []
-    for slope, curvature, closed, rows in zip(slopes, bent, fit.closed, fit.parameters, strict=True):
-        fall = np.where(closed, -slope, 1.0)
-        k = np.where(closed, curvature, 0.0)
-        root = np.sqrt(fall**2 + 2 * nats * k)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            # 2 nats / (c + root) is the same as (root - c) / k, and holds for k = 0
-            reach = np.where(fall + root > 0, 2 * nats / np.where(fall + root > 0, fall + root, 1.0), 1.0)
-        bounds.append(np.where(closed, np.clip(reach + rows, 0.0, 1.0), np.nan))
+    for slope, k, closed, rows in zip(
+        slopes, _curvatures(fit, slopes), fit.closed, fit.parameters, strict=True
+    ):
+        reach = _fallen(-slope[closed], k[closed], nats)
+        block = np.full(rows.shape, np.nan)
+        block[closed] = np.minimum(rows[closed] + reach, 1.0)
+        bounds.append(block)
     return bounds
 
 
-def _slopes(fit: Fit) -> list[Floats]:
+def _fallen(slope: Floats, curvature: Floats, nats: float) -> Floats:
+    """Where slope u + curvature u^2 / 2 comes to so many nats; one where it does not."""
+    divisor = slope + np.sqrt(
+        slope**2 + 2 * nats * curvature
+    )  # without a difference, and for no curvature too
+    return np.where(divisor > 0, 2 * nats / np.where(divisor > 0, divisor, 1.0), 1.0)
+
+
+def zero_slopes(parameters: Parameters, closed: list[Flags], likelihood: Likelihood) -> list[Floats]:
     """Of the log-likelihood by every closed entry, the rest of its row shrinking in proportion: one pass."""
-    counts = fit.likelihood.counts(replace(fit.parameters.with_blocks(_ajar(fit)), dense=False))
+    ajar = _ajar(parameters, closed)
+    counts = likelihood.counts(replace(parameters.with_blocks(ajar), dense=False))
     slopes = []
-    for rows, uses in zip(_ajar(fit), counts.blocks, strict=True):
+    for rows, uses in zip(ajar, counts.blocks, strict=True):
         visits = uses.sum(axis=-1, keepdims=True)
         slopes.append(np.divide(uses, rows, out=np.zeros_like(rows), where=rows > 0) - visits)
     return slopes
 
 
-def _ajar(fit: Fit) -> list[Floats]:
+def _ajar(parameters: Parameters, closed: list[Flags]) -> list[Floats]:
     """The model with its zeros opened a little; a row whose zeros are opened still sums to one."""
     blocks = []
-    for rows, closed in zip(fit.parameters, fit.closed, strict=True):
-        opened = np.where(closed, np.maximum(rows, _OPENED), rows)
+    for rows, zeros in zip(parameters, closed, strict=True):
+        opened = np.where(zeros, np.maximum(rows, _OPENED), rows)
         blocks.append(opened / opened.sum(axis=-1, keepdims=True))
     return blocks
 
@@ -77,43 +89,35 @@ def _curvatures(fit: Fit, slopes: list[Floats]) -> list[Floats]:
     result = [np.zeros(rows.shape) for rows in fit.parameters]
     if not any(flags.any() for flags in weak):
         return result
-    ajar = fit.parameters.with_blocks(_ajar(fit))
-    chosen = [free | flags for free, flags in zip(fit.free, weak, strict=True)]
-    # an entry that is alone in its row has no direction of its own; with a zero beside it it does
+    ajar = fit.parameters.with_blocks(_ajar(fit.parameters, fit.closed))
     chosen = [
-        flags | (used & flags.any(axis=-1, keepdims=True))
-        for flags, used in zip(chosen, fit.used, strict=True)
+        free
+        | flags
+        | (used & flags.any(axis=-1, keepdims=True))  # with a zero beside it a single entry can move
+        for free, flags, used in zip(fit.free, weak, fit.used, strict=True)
     ]
     coordinates, _ = numbered_entries(ajar, chosen, by_state=False)
-    length = block_length(len(coordinates), fit.likelihood)
-    (products,) = outer_products(
-        ajar, fit.likelihood, coordinates, [slice(0, len(coordinates))], "intervals", length=length
-    )
+    whole = [slice(0, len(coordinates))]
+    (products,) = outer_products(ajar, fit.likelihood, coordinates, whole, "intervals")
     roots = coordinates.roots(ajar)
-    by_probability = products / np.outer(roots, roots)
-    is_weak = coordinates.gathered([flags.astype(float) for flags in weak]) > 0.5
-    others = np.flatnonzero(~is_weak)
-    following = products[np.ix_(others, others)] + np.diag(0.5 + roots[others] ** 2 * 0)
-    following_inverse = linalg.inverse(following) if len(others) else np.zeros((0, 0))
-    half = products[:, others] / roots[:, None]
-    own = np.diag(by_probability) - np.einsum("ij,jk,ik->i", half, following_inverse, half)
+    others = np.flatnonzero(coordinates.gathered([flags.astype(np.float64) for flags in weak]) == 0)
+    following = linalg.inverse(products[np.ix_(others, others)] + _A_LITTLE * np.eye(len(others)))
+    half = products[:, others] / roots[:, None]  # from roots to probabilities: half the score over the root
+    own = np.diag(products) / roots**2 - np.einsum("ij,jk,ik->i", half, following, half)
     for block, numbers, flags in zip(result, coordinates.numbers, weak, strict=True):
         block[flags] = np.maximum(own[numbers[flags]], 0.0)
     return result
 
 
 def _weakly_resisted(fit: Fit, slopes: list[Floats]) -> list[Flags]:
-    weak, strength = [], []
-    for slope, closed, uses in zip(slopes, fit.closed, fit.counts.blocks, strict=True):
-        visits = np.maximum(uses.sum(axis=-1, keepdims=True), 1.0)
-        strength.append(np.where(closed, -slope / visits, np.inf))
-    values = np.concatenate([each.ravel() for each in strength])
-    limit = _RESISTED
-    if (values < limit).sum() > _MOST_BENT:
-        limit = float(np.sort(values)[_MOST_BENT])
-    for each in strength:
-        weak.append(each < limit)
-    return weak
+    """The closed entries against which the likelihood falls by little."""
+    shares = [
+        np.where(closed, -slope / np.maximum(uses.sum(axis=-1, keepdims=True), 1.0), np.inf)
+        for slope, closed, uses in zip(slopes, fit.closed, fit.counts.blocks, strict=True)
+    ]
+    least = np.sort(np.concatenate([block.ravel() for block in shares]))[: _MOST_BENT + 1]
+    limit = min(_RESISTED, float(least[-1])) if len(least) > _MOST_BENT else _RESISTED
+    return [block < limit for block in shares]
 
 
 def may_be_zero(fit: Fit, errors: list[Floats], sigmas: float) -> list[Flags]:

@@ -32,6 +32,9 @@ _MOST = 3_000
 _FEWEST_BLOCKS = 2
 """Blocks for every number without which the matrix of outer products has no inverse worth the name."""
 
+_MANY_BLOCKS = 10_000
+"""Blocks that are wanted whatever the numbers: a variance that is a sum over so many is known to a percent or two."""
+
 _BEFOREHAND = 0.5
 """Visits of a row that are credited beforehand."""
 
@@ -191,15 +194,17 @@ def _refuse_too_many(size: int, fit: Fit) -> None:
         )
     if len(fit.likelihood.log) < _FEWEST_BLOCKS * size:
         raise ResourceLimitError(
-            f"{len(fit.likelihood.log)} events for {size} free numbers; there must be at least {_FEWEST_BLOCKS} each for "
-            "a standard error: learn from a longer log"
+            f"{len(fit.likelihood.log)} events for {size} free numbers; for standard errors there must be at least "
+            f"{_FEWEST_BLOCKS} each: learn from a longer log"
         )
 
 
 def _by_scores(fit: Fit, coordinates: Coordinates, prior: Floats) -> Floats:
     """A matrix that is a sum over few blocks has an inverse that is too large, by the numbers over the blocks."""
     size, events = len(coordinates), len(fit.likelihood.log)
-    length = min(block_length(size, fit.likelihood), max(1, events // (_FEWEST_BLOCKS * size)))
+    length = min(
+        block_length(size, fit.likelihood), max(1, events // max(_FEWEST_BLOCKS * size, _MANY_BLOCKS))
+    )
     blocks = -(-events // length)
     inverse = linalg.inverse(_scattered(fit, coordinates, length) + prior)
     result: Floats = inverse / 4 * max(1 - (size + 1) / blocks, 1 / _FEWEST_BLOCKS)
@@ -209,9 +214,7 @@ def _by_scores(fit: Fit, coordinates: Coordinates, prior: Floats) -> Floats:
 def _scattered(fit: Fit, coordinates: Coordinates, length: int) -> Floats:
     """Outer products of half the scores of blocks."""
     whole = [slice(0, len(coordinates))]
-    return outer_products(
-        fit.parameters, fit.likelihood, coordinates, whole, "intervals", length=length
-    )[0]
+    return outer_products(fit.parameters, fit.likelihood, coordinates, whole, "intervals", length=length)[0]
 
 
 def _along_rows(coordinates: Coordinates, roots: Floats) -> Floats:

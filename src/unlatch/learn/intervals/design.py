@@ -24,6 +24,8 @@ from unlatch.core.pomdp import POMDP
 from unlatch.core.progress import report
 from unlatch.core.random import RandomSource, resolve_rng
 from unlatch.errors import UsageError
+from unlatch.learn.intervals.boundary import greatest_zeros, zero_slopes
+from unlatch.learn.intervals.fit import Fit
 from unlatch.learn.likelihood.information import (
     beforehand,
     numbered_entries,
@@ -183,7 +185,9 @@ def design(
     if not len(world.coordinates) or len(world.tried) < 2:
         return Design(frozen(uniform), pomdp.action_names, 1.0)
     best = _least(lambda policy: error(policy, world.seeds[0]), world)
-    worth = (error(uniform, world.seeds[1]) / error(best, world.seeds[1])) ** 2  # errors fall with the square root
+    worth = (
+        error(uniform, world.seeds[1]) / error(best, world.seeds[1])
+    ) ** 2  # errors fall with the square root
     if worth < _WORTH_IT:
         return Design(frozen(uniform), pomdp.action_names, 1.0)
     return Design(frozen(best), pomdp.action_names, float(worth))
@@ -205,14 +209,17 @@ def needs(sure: Uncertainty, width: float, level: float, rng: RandomSource) -> N
     if now <= width:
         return answer(0, 0, before)
     generator, _ = resolve_rng(rng)
-    world = _World.of(fit.pomdp, fit.longest_episode, _STEPS, generator, fit.parameters, fit.free)
+    world = _World.of(fit.pomdp, fit.longest_episode, _STEPS, generator, fit)
     outlook = _Outlook(sure, world, level)
     as_before = outlook.steps_until(width, before, world.seeds[0])
     if as_before is None or len(world.tried) < 2:
         return answer(as_before, as_before, before)
     best = _least(lambda policy: outlook.widest(as_before, policy, world.seeds[0]), world, before)
-    chosen = [(steps, policy) for policy in (before, best)
-              if (steps := outlook.steps_until(width, policy, world.seeds[1])) is not None]
+    chosen = [
+        (steps, policy)
+        for policy in (before, best)
+        if (steps := outlook.steps_until(width, policy, world.seeds[1])) is not None
+    ]
     if not chosen:
         return answer(as_before, as_before, before)
     steps, policy = min(chosen, key=lambda pair: pair[0])
@@ -226,6 +233,7 @@ class _World:
     pomdp: POMDP
     parameters: Parameters
     coordinates: Coordinates
+    closed: list[Flags] | None
     episode_steps: int | None
     steps: int
     tried: list[int]
@@ -238,17 +246,17 @@ class _World:
         episode_steps: int | None,
         steps: int,
         rng: np.random.Generator,
-        parameters: Parameters | None = None,
-        free: list[Flags] | None = None,
+        fit: Fit | None = None,
     ) -> _World:
-        numbers = parameters_of(pomdp) if parameters is None else parameters
+        numbers = parameters_of(pomdp) if fit is None else fit.parameters
         tried = [a for a, name in enumerate(pomdp.action_names) if name not in pomdp.untried_actions]
         told = bool(pomdp.terminal) or episode_steps is not None
         coordinates, _ = numbered_entries(
-            numbers, _free(numbers, tried, told) if free is None else free, by_state=False
+            numbers, _free(numbers, tried, told) if fit is None else fit.free, by_state=False
         )
         first, second = (int(seed) for seed in rng.integers(2**62, size=2))
-        return cls(pomdp, numbers, coordinates, episode_steps, steps, tried, (first, second))
+        closed = None if fit is None else fit.closed
+        return cls(pomdp, numbers, coordinates, closed, episode_steps, steps, tried, (first, second))
 
     @property
     def uniform(self) -> Floats:
@@ -277,13 +285,22 @@ class _World:
             self.parameters, likelihood, self.coordinates, whole, "designing", length=length
         )
         visits = likelihood.counts(self.parameters).blocks
-        return _Information(products / self.steps, [uses.sum(axis=-1, keepdims=True) / self.steps for uses in visits])
+        falls = [np.zeros(rows.shape) for rows in self.parameters]
+        if self.closed is not None:
+            slopes = zero_slopes(self.parameters, self.closed, likelihood)
+            falls = [np.maximum(-slope, 0.0) / self.steps for slope in slopes]
+        return _Information(
+            products / self.steps, [uses.sum(axis=-1, keepdims=True) / self.steps for uses in visits], falls
+        )
 
     def variances(self, found: _Information, steps: float | None = None) -> Floats:
         """Of the probabilities, after so many steps; by default as many as were simulated."""
         count = self.steps if steps is None else steps
         visits = self.coordinates.gathered(
-            [np.broadcast_to(rates, rows.shape) * count for rates, rows in zip(found.visits, self.parameters, strict=True)]
+            [
+                np.broadcast_to(rates, rows.shape) * count
+                for rates, rows in zip(found.visits, self.parameters, strict=True)
+            ]
         )
         return self.variances_of(found.matrix * count, np.maximum(visits, 1.0))
 
@@ -301,10 +318,12 @@ class _World:
 
 @dataclass(frozen=True, eq=False)
 class _Information:
-    """Of a step: outer products of half the scores, and the visits of every row."""
+    """Of a step: outer products of half the scores, the visits of every row, and how steeply the log-likelihood falls
+    with every number that is zero."""
 
     matrix: Floats
     visits: list[Floats]
+    falls: list[Floats]
 
 
 def _free(parameters: Parameters, tried: list[int], start_is_told: bool) -> list[Flags]:
@@ -325,12 +344,10 @@ class _Outlook:
     """How wide intervals will be after more steps."""
 
     def __init__(self, sure: Uncertainty, world: _World, level: float) -> None:
-        from unlatch.learn.intervals.boundary import greatest_zeros
-
         self._world, self._level, fit = world, level, sure.fit
         self._products = linalg.inverse(4 * _full(sure)) if len(world.coordinates) else np.zeros((0, 0))
         self._visits = [repeated_sums(uses) for uses in fit.counts.blocks]
-        self._zeros = greatest_zeros(fit, level)
+        self._zeros, self._nats = greatest_zeros(fit, level), -np.log1p(-level)
         self._shares = world.coordinates.gathered(fit.parameters.blocks)
         self._known: dict[tuple[bytes, int], _Information] = {}
 
@@ -346,12 +363,15 @@ class _Outlook:
 
         found = self._information(policy, seed)
         widths = [0.0]
-        for bound, before, rates in zip(self._zeros, self._visits, found.visits, strict=True):
-            later = bound / (1 + steps * rates / np.maximum(before, 1.0))
-            widths.append(float(np.nanmax(np.where(np.isfinite(bound), later, 0.0), initial=0.0)))
+        for bound, falls in zip(self._zeros, found.falls, strict=True):
+            closed = np.isfinite(bound)
+            later = 1 / (1 / np.maximum(bound[closed], 1e-12) + steps * falls[closed] / self._nats)
+            widths.append(float(later.max(initial=0.0)))
         if len(self._world.coordinates):
             visits = self._world.coordinates.gathered(self._visits)
-            errors = np.sqrt(self._world.variances_of(self._products + found.matrix * steps, np.maximum(visits, 1.0)))
+            errors = np.sqrt(
+                self._world.variances_of(self._products + found.matrix * steps, np.maximum(visits, 1.0))
+            )
             low, high = share_bounds(self._shares, errors, self._level)
             widths.append(float((high - low).max()))
         return max(widths)

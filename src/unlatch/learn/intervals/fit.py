@@ -105,9 +105,7 @@ class Fit:
         """For each block, the entries of visited rows that the log has used."""
         return [
             (rows > 0) & (uses > USED) & visited
-            for rows, uses, visited in zip(
-                self.parameters, self.counts.blocks, self.visited, strict=True
-            )
+            for rows, uses, visited in zip(self.parameters, self.counts.blocks, self.visited, strict=True)
         ]
 
     @cached_property

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from unlatch.arrays import Floats
+from unlatch.arrays import Flags, Floats
 from unlatch.core.intervals import Rows
 from unlatch.core.pomdp import POMDP
 from unlatch.learn.identify.certificate import Certificate
@@ -48,7 +48,7 @@ def open_sets(pomdp: POMDP, certificate: Certificate | None) -> tuple[Rows | Non
     return Rows(**sets), False
 
 
-def _whole(moves: Floats) -> Floats:
+def _whole(moves: Flags) -> Floats:
     bounds = np.full((*moves.shape, 2), np.nan)
     bounds[moves] = 0.0, 1.0
     return bounds

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unlatch import linalg
 from unlatch.arrays import Flags, Floats, own_errstate
 from unlatch.core.arguments import checked_log, real_number, whole_number
 from unlatch.core.checks import frozen
-from unlatch.core.intervals import KINDS, Intervals, Method, Rows
+from unlatch.core.intervals import IDENTIFIED, KINDS, Intervals, Method, Rows
 from unlatch.core.pomdp import POMDP
 from unlatch.core.progress import report
 from unlatch.core.random import RandomSource, resolve_rng
@@ -26,7 +27,7 @@ from unlatch.learn.intervals.fit import Fit
 if TYPE_CHECKING:
     from unlatch.learn.intervals.design import Needs
 
-__all__ = ["OpenSets", "Uncertainty", "uncertainty"]
+__all__ = ["OpenSets", "Uncertainty", "checked_level", "share_bounds", "uncertainty"]
 
 _DRAWS = 400
 """Models that an interval is taken from: their quantiles at 5 % are then within 1 % of where they should be."""
@@ -87,35 +88,57 @@ class Uncertainty:
         numbers too. At the edge see docs/intervals.md.
         """
         level = checked_level(level)
-        blocks = [_shares(rows, errors, level) for rows, errors in zip(self.fit.parameters, self.roots.errors, strict=True)]
-        sigmas = float(_normal_quantile((1 + level) / 2))
-        for block, zero in zip(blocks, may_be_zero(self.fit, self.roots.errors, sigmas), strict=True):
-            block[zero, 0] = 0.0
-        for block, greatest, used, rows in zip(
-            blocks, greatest_zeros(self.fit, level), self.fit.used, self.fit.parameters, strict=True
+        bounds = self.fit.as_rows(self._bounds(level))
+        errors, verdicts = self.fit.as_rows(self.roots.errors), self._verdicts()
+        stated = {
+            kind: _stated(
+                box,
+                getattr(errors, kind),
+                getattr(verdicts, kind),
+                getattr(self.pomdp, kind),
+                None if self.open_sets is None else getattr(self.open_sets, kind),
+            )
+            for kind, box in bounds.items()
+        }
+        return Intervals(
+            level=level,
+            **{kind: stated[kind].bounds if kind in stated else None for kind in KINDS},  # type: ignore[arg-type]
+            standard_errors=Rows(**{kind: found.errors for kind, found in stated.items()}),
+            verdicts=Rows(**{kind: found.verdicts for kind, found in stated.items()}),
+            method=self.method,
+        )
+
+    def _bounds(self, level: float) -> list[Floats]:
+        """For each of `Parameters.blocks`, with a last axis for least and greatest; [0, 1] for rows without a visit."""
+        fit, errors = self.fit, self.roots.errors
+        zeros = may_be_zero(fit, errors, _normal_quantile((1 + level) / 2))
+        blocks = []
+        for rows, error, zero, greatest, used, visited in zip(
+            fit.parameters, errors, zeros, greatest_zeros(fit, level), fit.used, fit.visited, strict=True
         ):
+            block = _shares(rows, error, level)
+            block[zero, 0] = 0.0
             _settle_edges(block, greatest, used, rows)
-        for block, visited in zip(blocks, self.fit.visited, strict=True):
-            block[~np.broadcast_to(visited, block.shape[:-1])] = 0.0, 1.0
-        bounds, verdicts = self.fit.as_rows(blocks), self._verdicts()
-        errors = self.fit.as_rows(self.roots.errors)
-        return _with_sets(bounds, errors, verdicts, self.open_sets, level, self.method, self.pomdp)
+            block[~np.broadcast_to(visited, rows.shape)] = 0.0, 1.0
+            blocks.append(block)
+        return blocks
 
     def _verdicts(self) -> Rows:
+        """Of every number, as if the process determined all that was seen."""
         word = "identified" if self.examined else "not examined"
-        blocks = [
-            np.where(np.broadcast_to(visited, rows.shape), word, "never observed")
-            for visited, rows in zip(self.fit.visited, self.fit.parameters, strict=True)
-        ]
-        verdicts = self.fit.as_rows(blocks)
+        verdicts = self.fit.as_rows(
+            [
+                np.where(np.broadcast_to(visited, rows.shape), word, "never observed")
+                for visited, rows in zip(self.fit.visited, self.fit.parameters, strict=True)
+            ]
+        )
+        untried = [self.pomdp.action_names.index(name) for name in self.pomdp.untried_actions]
+        for _, words in verdicts.items():
+            if words.ndim == 3:  # by action
+                words[untried] = "never observed"
         terminal = self.fit.parameters.terminal
         verdicts.transitions[:, terminal] = "by definition"
         verdicts.initial[terminal] = "by definition"
-        untried = [self.pomdp.action_names.index(name) for name in self.pomdp.untried_actions]
-        for _, rows in list(verdicts.items())[1:]:
-            if rows.ndim == 3:
-                rows[untried] = "never observed"
-        verdicts.transitions[:, terminal] = "by definition"
         return verdicts
 
     @own_errstate
@@ -130,7 +153,9 @@ class Uncertainty:
         generator, _ = resolve_rng(rng)
         factor = linalg.symmetric_root(self.roots.matrix)
         return [
-            self.fit.model(self.roots.moved(self.roots.roots + factor @ generator.standard_normal(len(factor))))
+            self.fit.model(
+                self.roots.moved(self.roots.roots + factor @ generator.standard_normal(len(factor)))
+            )
             for _ in range(n)
         ]
 
@@ -276,33 +301,26 @@ def _settle_edges(block: Floats, greatest: Floats, used: Flags, rows: Floats) ->
     block[alone, 1] = 1.0
 
 
-def _with_sets(
-    bounds: Rows, errors: Rows, verdicts: Rows, sets: OpenSets | None, level: float, method: Method, pomdp: POMDP
-) -> Intervals:
-    """The intervals, with a set in place of those of numbers that no log determines."""
-    result, kept = {}, {}
-    for kind in KINDS:
-        box, error, words = (None if rows is None else np.array(getattr(rows, kind)) for rows in (bounds, errors, verdicts))
-        if getattr(bounds, kind) is None:
-            result[kind], kept[kind] = None, (None, None)
-            continue
-        box[words == "never observed"] = 0.0, 1.0
-        if kind in ("transitions", "initial"):
-            fixed = words == "by definition"
-            value = getattr(pomdp, kind)[fixed]
-            box[fixed] = np.stack([value, value], axis=-1)
-        chosen = None if sets is None else getattr(sets, kind)
-        if chosen is not None:
-            moves = np.isfinite(chosen[..., 0]) & np.isin(words, ("identified", "not examined"))
-            box[moves, 0] = np.minimum(box[moves, 0], chosen[moves, 0])
-            box[moves, 1] = np.maximum(box[moves, 1], chosen[moves, 1])
-            words[moves] = "bounded"
-        error[~np.isin(words, ("identified", "not examined"))] = np.nan
-        result[kind], kept[kind] = frozen(box), (frozen(error), frozen(words))
-    return Intervals(
-        level=level,
-        **result,
-        standard_errors=Rows(*(kept[kind][0] for kind in KINDS)),
-        verdicts=Rows(*(kept[kind][1] for kind in KINDS)),
-        method=method,
-    )
+class _Stated(NamedTuple):
+    """What is said of the numbers of one kind."""
+
+    bounds: Floats
+    errors: Floats
+    verdicts: NDArray[Any]
+
+
+def _stated(
+    bounds: Floats, errors: Floats, verdicts: NDArray[Any], values: Floats, sets: Floats | None
+) -> _Stated:
+    """Bounds that agree with the verdicts, and a set in place of those of numbers that no log determines."""
+    bounds, words = bounds.copy(), verdicts.copy()
+    bounds[words == "never observed"] = 0.0, 1.0
+    fixed = words == "by definition"
+    bounds[fixed] = np.repeat(values[fixed][:, None], 2, axis=1)
+    if sets is not None:
+        moves = np.isfinite(sets[..., 0]) & np.isin(words, IDENTIFIED)
+        bounds[moves, 0] = np.minimum(bounds[moves, 0], sets[moves, 0])
+        bounds[moves, 1] = np.maximum(bounds[moves, 1], sets[moves, 1])
+        words[moves] = "bounded"
+    known = np.where(np.isin(words, IDENTIFIED), errors, np.nan)
+    return _Stated(frozen(bounds), frozen(known), frozen(words))

@@ -164,8 +164,7 @@ def missing_information(
     prior = ascent.counts.prior * np.repeat(sizes, sizes)
     observed = sum(
         linalg.log_determinant(
-            information
-            + beforehand(_within(coordinates.rows, part), roots[part], visits[part], prior[part]),
+            information + beforehand(_within(coordinates.rows, part), roots[part], visits[part], prior[part]),
             least=float(prior[part].min()),
         )
         for information, part in zip(found, parts, strict=True)
