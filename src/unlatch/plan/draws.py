@@ -1,7 +1,8 @@
 """What a plan is worth if its model is not quite right: the same plan in other models, and a plan that is good for all.
 
-A plan is made with one model and followed whatever the truth is. Its return is then a smooth function of the true
-numbers: that it was chosen as the best for its own model does not matter, as long as it is not chosen anew.
+A plan is made with one model and followed whatever the truth is, so that its return is a smooth function of the true
+numbers. But its own model promises too much of it: of plans that are about equally good, the one is taken that the
+noise of the log favors. How much too much is told by plans for other models that may be true, followed in the first.
 """
 
 from __future__ import annotations
@@ -45,11 +46,14 @@ class PlanReturn:
     returns : array, shape (models,)
         Expected sum of rewards over the steps of the plan, in every model.
     low, high : float
-        The interval: as far below and above what the plan's own model promises as the share ``level`` of the returns
-        lies below and above their mean. Of a planner that promises nothing, where that share of the returns lies.
+        The interval: about what the plan's own model promises, less its optimism, as wide as the returns scatter. Of a
+        planner that promises nothing, where the share ``level`` of the returns lies.
     level : float
     own : float or None
         The return that the plan's own model promises, if that was computed.
+    optimism : float
+        What a plan is promised too much by the model that it is made for, on average over the models: what it returns
+        there less what it returns in the plan's own model. Never negative.
     unplanned : float
         Largest probability, over the models, of what the plan's own model holds impossible; after that no reward is
         counted.
@@ -60,6 +64,7 @@ class PlanReturn:
     high: float
     level: float
     own: float | None = None
+    optimism: float = 0.0
     unplanned: float = 0.0
 
     def __repr__(self) -> str:
@@ -81,6 +86,7 @@ def plan_return(
     steps: int | None = None,
     episodes: int = 200,
     reward: Reward | None = None,
+    replans: int = 20,
     rng: RandomSource = None,
 ) -> PlanReturn:
     """The return of a plan, with its interval over models that may be true, such as ``result.draws(400)``.
@@ -101,6 +107,9 @@ def plan_return(
         For planners other than `ExactPlanner`.
     reward : Reward, optional
         What counts; by default the planner's own, or that of each model.
+    replans : int
+        Models, of the first, that are planned for, to tell how much too much a plan is promised; zero for none. For an
+        `ExactPlanner` only.
     rng : int or numpy.random.Generator, optional
 
     Examples
@@ -113,24 +122,43 @@ def plan_return(
     True
     """
     real_number("level", level, 0.0, 1.0)
+    whole_number("replans", replans, least=0)
     _refuse_no_models(models)
-    own, unplanned = None, 0.0
     if (
         isinstance(planner, ExactPlanner)
         and steps in (None, planner.horizon)
         and isinstance(planner.model, POMDP)
     ):
-        graph = _Graph.of(planner)
-        returns, lost = graph.values([planner.model, *models], reward)
-        own, returns, unplanned = float(returns[0]), returns[1:], float(lost[1:].max())
-    else:
-        if steps is None:
-            raise UsageError("give the steps of an episode: this planner has no horizon of its own")
-        returns = _played(planner, models, whole_number("steps", steps, least=1), episodes, reward, rng)
+        return _exact_return(planner, models, level, reward, replans)
+    if steps is None:
+        raise UsageError("give the steps of an episode: this planner has no horizon of its own")
+    returns = _played(planner, models, whole_number("steps", steps, least=1), episodes, reward, rng)
     low, high = np.quantile(returns, [(1 - level) / 2, (1 + level) / 2])
-    if own is not None and level < 1:  # wide draws bend to one side
-        low, high = own + low - returns.mean(), own + high - returns.mean()
-    return PlanReturn(frozen(returns), float(low), float(high), level, own, unplanned)
+    return PlanReturn(frozen(returns), float(low), float(high), level)
+
+
+def _exact_return(
+    planner: ExactPlanner, models: Sequence[POMDP], level: float, reward: Reward | None, replans: int
+) -> PlanReturn:
+    from scipy.special import ndtri
+
+    assert isinstance(planner.model, POMDP)
+    returns, lost = _Graph.of(planner).values([planner.model, *models], reward)
+    own, returns = float(returns[0]), returns[1:]
+    promised = [_promised(planner, model, reward) for model in models[:replans]]
+    optimism = max(float(np.mean(promised)), 0.0) if promised else 0.0
+    reach = float(ndtri((1 + level) / 2) * returns.std()) if level < 1 else np.inf
+    middle = own - optimism
+    return PlanReturn(
+        frozen(returns), middle - reach, middle + reach, level, own, optimism, float(lost[1:].max())
+    )
+
+
+def _promised(planner: ExactPlanner, model: POMDP, reward: Reward | None) -> float:
+    """What the best plan for another model returns there, more than in the planner's own model."""
+    assert isinstance(planner.model, POMDP)
+    (there, here), _ = _Graph.of(planner.for_model(model)).values([model, planner.model], reward)
+    return float(there - here)
 
 
 def plan_value(planner: ExactPlanner, *, reward: Reward | None = None) -> Callable[[POMDP], float]:
@@ -194,10 +222,11 @@ def robust_plan(
     best: tuple[float, ExactPlanner, PlanReturn] | None = None
     for done, model in enumerate(models):
         planner = ExactPlanner(model, reward, horizon, **options)
-        found = plan_return(planner, models, level=1.0)
-        score = float(found.returns.min() if criterion == "worst" else found.returns.mean())
+        returns, lost = _Graph.of(planner).values(models, None)
+        score = float(returns.min() if criterion == "worst" else returns.mean())
         if best is None or score > best[0]:
-            best = score, planner, found
+            ends = float(returns.min()), float(returns.max())
+            best = score, planner, PlanReturn(frozen(returns), *ends, 1.0, unplanned=float(lost.max()))
         report("planning", done + 1, len(models))
     assert best is not None
     return best[1:]

@@ -134,6 +134,20 @@ class ExactPlanner:
         self._look_up(self._problem.initial, self.horizon)
         return float(self._problem.unscaled(np.array([self._plans[0].error]))[0])
 
+    def for_model(self, model: Model) -> ExactPlanner:
+        """A planner with the same reward and options for another model."""
+        limits = self._limits
+        return ExactPlanner(
+            model,
+            self.reward,
+            self.horizon,
+            discount=limits.discount,
+            actions=self.actions,
+            untried="allow",  # those that are left out are left out above
+            max_beliefs=limits.max_beliefs,
+            tolerance=limits.tolerance,
+        )
+
     def reset(self, observation: Symbol | None = None) -> None:
         """Begin a new episode: the initial belief, the whole horizon ahead. ``observation`` is what was shown before
         the first action; see `POUCT.reset`."""
