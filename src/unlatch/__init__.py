@@ -82,6 +82,7 @@ _HOMES = {
     "Needs": "learn.intervals.design",
     "Intervals": "core.intervals",
     "Entry": "core.intervals",
+    "Rows": "core.intervals",
     # learning: the stages of the spectral way, in their order
     "count_sequences": "learn.spectral.counting",
     "SequenceCounts": "learn.spectral.counting",
@@ -156,6 +157,7 @@ if TYPE_CHECKING:
     from unlatch.core.evidence import Evidence as Evidence
     from unlatch.core.intervals import Entry as Entry
     from unlatch.core.intervals import Intervals as Intervals
+    from unlatch.core.intervals import Rows as Rows
     from unlatch.core.partition import Partition as Partition
     from unlatch.core.partition_model import PartitionModel as PartitionModel
     from unlatch.core.pomdp import POMDP as POMDP

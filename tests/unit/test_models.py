@@ -31,8 +31,10 @@ from unlatch import (
     load_model,
     save_model,
     simulate,
+    uncertainty,
 )
 from unlatch.core.evidence import Evidence
+from unlatch.core.intervals import Entry, Intervals
 from unlatch.core.partition_model import PartitionModel
 from unlatch.errors import (
     DataError,
@@ -630,6 +632,55 @@ def test_file_with_every_field_of_a_model_is_read(path: Path) -> None:
     assert load_model(path).pomdp == EPISODIC
 
 
+def small_intervals() -> Intervals:
+    """Of `SMALL`, as if half of it had been seen."""
+    log = simulate(SMALL, 400, rng=0)
+    return uncertainty(SMALL, log).intervals(0.8)
+
+
+def test_intervals_come_back_bit_for_bit(path: Path) -> None:
+    given = small_intervals()
+    save_model(path, SavedModel(pomdp=SMALL, intervals=given))
+    loaded = load_model(path)
+    assert loaded.intervals is not None
+    assert loaded.intervals.as_dict() == given.as_dict()
+    assert len(loaded.diagnostics) == 0
+    again = path.read_bytes()
+    save_model(path, loaded)
+    assert path.read_bytes() == again
+
+
+def test_intervals_of_a_result_are_saved(path: Path) -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Sure(Result):
+        stated: Intervals | None = None
+
+    save_model(path, Sure(stated=small_intervals()))
+    assert load_model(path).intervals.level == 0.8  # type: ignore[union-attr]
+    save_model(path, Result())
+    assert load_model(path).intervals is None
+
+
+def test_file_with_intervals_is_read(path: Path) -> None:
+    loaded = load_model(GOLDEN / "model-1.3.json")
+    assert loaded.pomdp == SMALL
+    assert loaded.intervals is not None
+    assert loaded.intervals.level == 0.8
+    assert len(loaded.diagnostics) == 0
+    low, high = loaded.intervals.of(Entry("transitions", 0, 0, 0))
+    assert 0 <= low < SMALL.transitions[0, 0, 0] < high <= 1
+
+
+def test_intervals_of_another_model_are_refused(path: Path) -> None:
+    with pytest.raises(DataError, match="intervals"):
+        SavedModel(pomdp=domains.tiger(), intervals=small_intervals())
+    save_model(path, SavedModel(pomdp=SMALL, intervals=small_intervals()))
+    content = json.loads(path.read_text())
+    content["sha256"] = None
+    content["intervals"]["level"] = "high"
+    assert "intervals" in refusal(path, json.dumps(content).encode())
+
+
 def test_file_of_the_first_version_may_lack_a_checksum(path: Path) -> None:
     content = json.loads((GOLDEN / "model-1.0.json").read_text())
     del content["sha256"]
@@ -738,7 +789,7 @@ def test_c7_other_major_version(path: Path, version: str) -> None:
 )
 def test_c7_version_of_no_form(path: Path, version: Any) -> None:
     edited(path, lambda c: c.update(version=version))
-    assert '"version" must be text like "1.2"' in refusal(path, path.read_bytes())
+    assert '"version" must be text like "1.3"' in refusal(path, path.read_bytes())
 
 
 def test_c7_newer_minor_version_is_read_and_nothing_is_lost(path: Path) -> None:
@@ -756,7 +807,7 @@ def test_c7_newer_minor_version_is_read_and_nothing_is_lost(path: Path) -> None:
     content = json.loads(path.read_text())
     assert content["future"] == {"a": [1, 2]}
     assert content["pomdp"]["discount"] == 0.95
-    assert content["version"] == "1.2"
+    assert content["version"] == "1.3"
     assert content["diagnostics"] == [{"name": "n", "message": "m", "details": {"severity": "low"}}]
     again = load_model(path)
     assert again.extra == loaded.extra
