@@ -44,7 +44,7 @@ LEAST, MOST = 0.87, 0.93
 """Wanted of intervals of 90 %; at the edge the first alone."""
 
 DESIGN_BATCHES, DESIGN_LOGS = 8, 5
-SHARES = (0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0, 1.05)
+SHARES = (0.6, 0.65, 0.7, 0.8, 1.0, 1.05)
 """Of the steps of uniform exploration, at which a design is measured."""
 
 MAZE = 14

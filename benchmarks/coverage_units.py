@@ -203,15 +203,15 @@ def designed(parameters: Parameters, seed: np.random.SeedSequence) -> Finding:
     steps, rows = DESIGNS[parameters["system"]], []
     shares = zip(truth.action_names, plan.action_probabilities, strict=True)
     for own in seed.spawn(parameters["logs"]):
-        rng = np.random.default_rng(own)
         row: Row = {
             "system": parameters["system"],
             "steps": steps,
             "policy": ", ".join(f"{name} {share:.2f}" for name, share in shares),
             "worth": plan.worth,
-            "uniform": _error_of(truth, log_of(truth, steps, rng)),
+            "uniform": _error_of(truth, log_of(truth, steps, np.random.default_rng(own))),
         }
-        longest = log_of(truth, round(max(parameters["shares"]) * steps), rng, plan.action_probabilities)
+        most = round(max(parameters["shares"]) * steps)  # with the same chances
+        longest = log_of(truth, most, np.random.default_rng(own), plan.action_probabilities)
         for share in parameters["shares"]:
             row[f"design_{share}"] = _error_of(truth, longest.head(round(share * steps)))
         rows.append(rounded(row))

@@ -42,8 +42,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Design", "Needs", "design", "needs"]
 
-_STEPS = 20_000
-"""Of a simulated log on which the information of a step is measured: standard errors to a percent or two."""
+_STEPS = 50_000
+"""Of a simulated log on which the information of a step is measured: standard errors to a percent or so, but for rows
+that are hardly ever visited."""
 
 _BLOCKS, _LONGEST_BLOCK = 8, 20
 """Blocks for every number into which such a log is cut, and events in a block at most."""
@@ -52,7 +53,10 @@ _LEAST_SHARE = 0.1
 """Of uniform exploration in every design: a model that is not quite right must have a chance to show it."""
 
 _WORTH_IT = 1.05
-"""Steps of uniform exploration that one step must be worth, on a simulated log of its own, for a design to be taken."""
+"""Steps of uniform exploration that one step must be worth, on every one of some further logs, for a design to be
+taken: rows that are hardly ever visited make one log differ from the next."""
+
+_FURTHER_LOGS = 2
 
 _TRIES = 40
 """Frequencies that are tried, at most."""
@@ -71,7 +75,7 @@ class Design:
         What `simulate` takes as ``policy``; uniform where nothing better was found.
     action_names : tuple of str
     worth : float
-        Steps of uniform exploration that one step is worth, predicted from the model; 1 for uniform.
+        Steps of uniform exploration that one step is worth at least, on logs simulated from the model; 1 for uniform.
     """
 
     action_probabilities: Floats
@@ -185,9 +189,10 @@ def design(
     if not len(world.coordinates) or len(world.tried) < 2:
         return Design(frozen(uniform), pomdp.action_names, 1.0)
     best = _least(lambda policy: error(policy, world.seeds[0]), world)
-    worth = (
-        error(uniform, world.seeds[1]) / error(best, world.seeds[1])
-    ) ** 2  # errors fall with the square root
+    worth = min(
+        (error(uniform, seed) / error(best, seed)) ** 2  # errors fall with the square root
+        for seed in world.seeds[1:]
+    )
     if worth < _WORTH_IT:
         return Design(frozen(uniform), pomdp.action_names, 1.0)
     return Design(frozen(best), pomdp.action_names, float(worth))
@@ -237,7 +242,7 @@ class _World:
     episode_steps: int | None
     steps: int
     tried: list[int]
-    seeds: tuple[int, int]
+    seeds: tuple[int, ...]
 
     @classmethod
     def of(
@@ -254,9 +259,9 @@ class _World:
         coordinates, _ = numbered_entries(
             numbers, _free(numbers, tried, told) if fit is None else fit.free, by_state=False
         )
-        first, second = (int(seed) for seed in rng.integers(2**62, size=2))
+        seeds = tuple(int(seed) for seed in rng.integers(2**62, size=1 + _FURTHER_LOGS))
         closed = None if fit is None else fit.closed
-        return cls(pomdp, numbers, coordinates, closed, episode_steps, steps, tried, (first, second))
+        return cls(pomdp, numbers, coordinates, closed, episode_steps, steps, tried, seeds)
 
     @property
     def uniform(self) -> Floats:
