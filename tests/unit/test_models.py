@@ -44,7 +44,8 @@ from unlatch.errors import (
     UnlatchError,
     UsageError,
 )
-from unlatch.files import models, strict_json
+from unlatch.files import strict_json
+from unlatch.files.models import native
 
 SMALL = POMDP(
     transitions=[[[0.9, 0.1], [0.3, 0.7]]],
@@ -490,7 +491,7 @@ def test_unknown_fields_of_no_form_are_not_saved(path: Path) -> None:
 
 
 def test_model_too_large_for_a_file_is_not_saved(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(models, "MAX_BYTES", 100)
+    monkeypatch.setattr(native, "MAX_BYTES", 100)
     with pytest.raises(ResourceLimitError, match="a model file has at most 100"):
         save_model(path, SMALL)
     assert not path.exists()
@@ -692,7 +693,7 @@ def test_c5_oversized_and_missing_files(path: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(StorageError, match="No such file"):
         load_model(path)
     save_model(path, SMALL)
-    monkeypatch.setattr(models, "MAX_BYTES", 100)
+    monkeypatch.setattr(native, "MAX_BYTES", 100)
     with pytest.raises(StorageError, match="at most 100"):
         load_model(path)
 

@@ -101,6 +101,16 @@ class LearnResult:
         What was noticed, repaired or left open.
     shared : bool
         Whether the states show the same under every action, so that their rows were learned from all at once.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> log = unlatch.simulate(unlatch.domains.tiger(), 20_000, rng=0)
+    >>> result = unlatch.learn_pomdp(log, refine=None, rng=0)  # the spectral model alone, which is instant
+    >>> result.states, result.partition, result.seed
+    (2, Partition({0}, {1}), 0)
+    >>> result.pomdp.transitions.shape, result.pomdp.observations.shape
+    ((3, 2, 2), (3, 2, 6))
     """
 
     pomdp: POMDP
@@ -729,6 +739,13 @@ def learn_psr(
     """Learn a linear PSR: predictions without hidden states. It knows nothing of endings and first observations.
 
     Parameters as in `learn_pomdp`.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> log = unlatch.simulate(unlatch.domains.tiger(), 20_000, rng=0)
+    >>> unlatch.learn_psr(log, rng=0)
+    PSR(rank 2, 3 actions, 6 observations)
     """
     generator, _ = resolve_rng(rng)
     _, hankel, factorization = factorize_log(

@@ -38,7 +38,16 @@ _PROVED = 1e-6
 class Direction(NamedTuple):
     """How the numbers of a model may begin to move together: first derivatives, the largest of size one.
 
-    ``initial`` follows the states. Its own signs are not looked at.
+    ``transitions`` (actions, states, states), ``observations`` (actions, states, observations) and ``initial``
+    (states,), which follows the states: its own signs are not looked at.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> first, _ = unlatch.domains.unidentifiable_pair()
+    >>> direction = unlatch.certify(first).direction
+    >>> direction.transitions.shape, float(abs(direction.transitions).max())
+    ((3, 3, 3), 1.0)
     """
 
     transitions: Floats
@@ -67,6 +76,15 @@ class Certificate:
     moving_states : tuple of int
         The states whose rows it moves.
     reason : str
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> certificate = unlatch.certify(unlatch.domains.tiger())
+    >>> certificate.verdict, certificate.zeros
+    ('determined', ())
+    >>> print(certificate)
+    locally determined: no other model of 2 states and departure emission near this one has the same process
     """
 
     verdict: Verdict
