@@ -43,6 +43,7 @@ _HOMES = {
     "PartitionModel": "core.partition_model",
     "Reward": "core.reward",
     "Problem": "core.problem",
+    "AlphaVectors": "core.alpha_vectors",
     "Evidence": "core.evidence",
     "Diagnostic": "core.diagnostics",
     "Diagnostics": "core.diagnostics",
@@ -137,6 +138,7 @@ if TYPE_CHECKING:
     from unlatch.compare.errors import transition_l1 as transition_l1
     from unlatch.compare.errors import true_partition as true_partition
     from unlatch.compare.match_states import match_states as match_states
+    from unlatch.core.alpha_vectors import AlphaVectors as AlphaVectors
     from unlatch.core.diagnostics import Diagnostic as Diagnostic
     from unlatch.core.diagnostics import Diagnostics as Diagnostics
     from unlatch.core.evidence import Evidence as Evidence
