@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from unlatch.kernels._jit import kernel
+from unlatch.kernels._jit import bare, inner
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -77,8 +77,10 @@ class Bounds(NamedTuple):
     informed: Floats  # (stages, actions, states): upper bounds of acting, linear in the belief
     vectors: Floats  # (vectors, states)
     action: Indices  # (vectors,)
+    level: Indices  # (vectors,): the stage that a vector is for
     successors: Indices  # (vectors, events): the vector to go on with
     link: Indices  # (vectors,): the next vector of the lower bound
+    used: Flags  # (vectors,): whether some belief needs it
     tops: Indices  # (stages,): the first vector of the lower bound
     fallback: Indices  # (stages,): the vector to go on with after what a belief holds impossible
     path: Indices
@@ -99,7 +101,7 @@ class Scratch(NamedTuple):
     choices: Indices  # (actions, events)
     pessimism: Floats  # (actions,): lower bounds of acting
     fresh: Flags  # (actions,): computed with the bounds as they are
-    dense: Floats  # (states,)
+    dense: Floats  # (1, states)
 
 
 class Aim(NamedTuple):
@@ -113,7 +115,7 @@ class Aim(NamedTuple):
 # --- what a step leads to ---------------------------------------------------------------------------------------------
 
 
-@kernel
+@inner
 def spread(model, first, states, weights, node, action, scratch):  # type: ignore[no-untyped-def]
     """Fill the joint weights of events and next states after ``action``; returns how many events may come."""
     joint, seen, sizes, masses, present = (
@@ -143,7 +145,7 @@ def spread(model, first, states, weights, node, action, scratch):  # type: ignor
     return found
 
 
-@kernel
+@inner
 def clear(scratch, found):  # type: ignore[no-untyped-def]
     """Undo `spread`."""
     for i in range(found):
@@ -154,16 +156,18 @@ def clear(scratch, found):  # type: ignore[no-untyped-def]
         scratch.masses[e] = 0.0
 
 
-@kernel
-def best_vector(vectors, link, top, weights, states, size):  # type: ignore[no-untyped-def]
-    """The largest product of ``weights``, at ``states``, with a vector of the chain from ``top``, and which it is."""
+@inner
+def best_vector(vectors, link, top, joint, seen, e, size):  # type: ignore[no-untyped-def]
+    """The largest product of the weights ``joint[e]``, at the states ``seen[e]``, with a vector of the chain from
+    ``top``, and which it is."""
     highest = -np.inf
     best = top
     v = top
     while v >= 0:
         total = 0.0
         for i in range(size):
-            total += weights[states[i]] * vectors[v, states[i]]
+            s = seen[e, i]
+            total += joint[e, s] * vectors[v, s]
         if total > highest:
             highest = total
             best = v
@@ -171,8 +175,8 @@ def best_vector(vectors, link, top, weights, states, size):  # type: ignore[no-u
     return highest, best
 
 
-@kernel
-def sawtooth(first, states, inverse, deficit, point, head, weights, mass, skipped):  # type: ignore[no-untyped-def]
+@inner
+def sawtooth(first, states, inverse, deficit, point, head, joint, e, mass, skipped):  # type: ignore[no-untyped-def]
     """How far beliefs come by lower the upper bound below that of the certainties; ``skipped`` does not count.
 
     The share of a belief that is contained in the weights is their smallest quotient; as soon as it is too small to
@@ -185,7 +189,7 @@ def sawtooth(first, states, inverse, deficit, point, head, weights, mass, skippe
             enough = lowest / deficit[i]
             share = mass
             for k in range(first[i], first[i + 1]):
-                quotient = weights[states[k]] * inverse[k]
+                quotient = joint[e, states[k]] * inverse[k]
                 if quotient < share:
                     share = quotient
                     if share <= enough:
@@ -196,22 +200,22 @@ def sawtooth(first, states, inverse, deficit, point, head, weights, mass, skippe
     return lowest
 
 
-@kernel
-def linear_upper(corners, informed, stage, weights, states, size):  # type: ignore[no-untyped-def]
+@inner
+def linear_upper(corners, informed, stage, joint, seen, e, size):  # type: ignore[no-untyped-def]
     """Upper bounds that are at hand everywhere: by the certainties, and by the informed bound of the best action."""
     certain = 0.0
     for i in range(size):
-        certain += weights[states[i]] * corners[stage, states[i]]
+        certain += joint[e, seen[e, i]] * corners[stage, seen[e, i]]
     best = -np.inf
     for a in range(informed.shape[1]):
         total = 0.0
         for i in range(size):
-            total += weights[states[i]] * informed[stage, a, states[i]]
+            total += joint[e, seen[e, i]] * informed[stage, a, seen[e, i]]
         best = max(best, total)
     return certain, best
 
 
-@kernel
+@inner
 def evaluate(model, bounds, scratch, node, action, with_upper, with_lower):  # type: ignore[no-untyped-def]
     """Bounds of taking ``action`` at a belief: (upper, lower, work done). `spread` is left filled, ``present`` first.
 
@@ -233,17 +237,17 @@ def evaluate(model, bounds, scratch, node, action, with_upper, with_lower):  # t
         scratch.above[e] = scratch.below[e] = 0.0
         if last:
             continue
-        weights, states, size = scratch.joint[e], scratch.seen[e], scratch.sizes[e]
+        joint, seen, size = scratch.joint, scratch.seen, scratch.sizes[e]
         if with_lower:
             value, chosen = best_vector(
-                bounds.vectors, bounds.link, bounds.tops[after], weights, states, size
+                bounds.vectors, bounds.link, bounds.tops[after], joint, seen, e, size
             )
             scratch.below[e] = value
             scratch.choices[action, e] = chosen
             lower += value
             effort += size * bounds.counts[ACTIVE]
         if with_upper:
-            certain, informed = linear_upper(bounds.corners, bounds.informed, after, weights, states, size)
+            certain, informed = linear_upper(bounds.corners, bounds.informed, after, joint, seen, e, size)
             certain += sawtooth(
                 bounds.first,
                 bounds.states,
@@ -251,7 +255,8 @@ def evaluate(model, bounds, scratch, node, action, with_upper, with_lower):  # t
                 bounds.deficit,
                 bounds.point,
                 bounds.heads[after],
-                weights,
+                joint,
+                e,
                 scratch.masses[e],
                 NOBODY,
             )
@@ -264,108 +269,103 @@ def evaluate(model, bounds, scratch, node, action, with_upper, with_lower):  # t
 # --- beliefs ----------------------------------------------------------------------------------------------------------
 
 
-@kernel
-def place_of(marks, weights, states, size, mass, stage, places):  # type: ignore[no-untyped-def]
+@inner
+def place_of(marks, joint, seen, e, size, mass, stage, places):  # type: ignore[no-untyped-def]
     """Where to look for a belief in a table of so many places."""
     total = 0.0
     for i in range(size):
-        total += weights[states[i]] / mass * marks[states[i]]
+        total += joint[e, seen[e, i]] / mass * marks[seen[e, i]]
     return (int(total * _KEYS) + 7919 * stage) % places
 
 
-@kernel
-def same_belief(bounds, node, weights, size, mass, stage):  # type: ignore[no-untyped-def]
+@inner
+def same_belief(bounds, node, joint, e, size, mass, stage):  # type: ignore[no-untyped-def]
     """Whether a node has these weights, but for rounding."""
     begin, end = bounds.first[node], bounds.first[node + 1]
     if end - begin != size or bounds.stage[node] != stage:
         return False
     for k in range(begin, end):
-        if abs(weights[bounds.states[k]] / mass - bounds.weights[k]) > _SAME:
+        if abs(joint[e, bounds.states[k]] / mass - bounds.weights[k]) > _SAME:
             return False
     return True
 
 
-@kernel
-def find_node(bounds, weights, states, size, mass, stage):  # type: ignore[no-untyped-def]
+@inner
+def find_node(bounds, joint, seen, e, size, mass, stage):  # type: ignore[no-untyped-def]
     """The node of a belief and its place in the table; NOBODY and a free place if there is none."""
     places = bounds.table.shape[0]
-    place = place_of(bounds.marks, weights, states, size, mass, stage, places)
+    place = place_of(bounds.marks, joint, seen, e, size, mass, stage, places)
     while bounds.table[place] >= 0:
-        if same_belief(bounds, bounds.table[place], weights, size, mass, stage):
+        if same_belief(bounds, bounds.table[place], joint, e, size, mass, stage):
             return bounds.table[place], place
         place = (place + 1) % places
     return NOBODY, place
 
 
-@kernel
-def add_node(bounds, weights, states, size, mass, stage, place):  # type: ignore[no-untyped-def]
+@inner
+def add_node(bounds, joint, seen, e, size, mass, stage, place):  # type: ignore[no-untyped-def]
     """Append a belief, with the bounds that are at hand everywhere; returns its node."""
     counts = bounds.counts
     node, entry = counts[NODES], counts[ENTRIES]
     counts[NODES] = node + 1
     counts[ENTRIES] = entry + size
     for i in range(size):
-        bounds.states[entry + i] = states[i]
-        bounds.weights[entry + i] = weights[states[i]] / mass
-        bounds.inverse[entry + i] = mass / weights[states[i]]
+        bounds.states[entry + i] = seen[e, i]
+        bounds.weights[entry + i] = joint[e, seen[e, i]] / mass
+        bounds.inverse[entry + i] = mass / joint[e, seen[e, i]]
     bounds.first[node + 1] = entry + size
     bounds.stage[node] = stage
     bounds.point[node] = OUTSIDE
     bounds.deficit[node] = 0.0
     bounds.table[place] = node
-    certain, _ = linear_upper(bounds.corners, bounds.informed, stage, weights, states, size)
+    certain, _ = linear_upper(bounds.corners, bounds.informed, stage, joint, seen, e, size)
     highest = -np.inf
     for a in range(bounds.optimism.shape[1]):
         total = 0.0
         for i in range(size):
-            total += weights[states[i]] / mass * bounds.informed[stage, a, states[i]]
+            total += joint[e, seen[e, i]] / mass * bounds.informed[stage, a, seen[e, i]]
         bounds.optimism[node, a] = total
         highest = max(highest, total)
     bounds.upper[node] = min(certain / mass, highest)
-    value, best = best_vector(bounds.vectors, bounds.link, bounds.tops[stage], weights, states, size)
+    value, best = best_vector(bounds.vectors, bounds.link, bounds.tops[stage], joint, seen, e, size)
     bounds.lower[node], bounds.best[node], bounds.checked[node] = value / mass, best, counts[VECTORS]
     return node
 
 
-@kernel
+@bare
 def rebuild_table(bounds):  # type: ignore[no-untyped-def]
     """Enter every belief into an empty table."""
-    dense = np.zeros(bounds.marks.shape[0])
+    places = bounds.table.shape[0]
     for node in range(bounds.counts[NODES]):
-        begin, size = bounds.first[node], bounds.first[node + 1] - bounds.first[node]
-        states = bounds.states[begin : begin + size]
-        for i in range(size):
-            dense[states[i]] = bounds.weights[begin + i]
-        place = place_of(
-            bounds.marks, dense, states, size, 1.0, bounds.stage[node], bounds.table.shape[0]
-        )
+        total = 0.0
+        for k in range(bounds.first[node], bounds.first[node + 1]):
+            total += bounds.weights[k] * bounds.marks[bounds.states[k]]
+        place = (int(total * _KEYS) + 7919 * bounds.stage[node]) % places
         while bounds.table[place] >= 0:
-            place = (place + 1) % bounds.table.shape[0]
+            place = (place + 1) % places
         bounds.table[place] = node
-        for i in range(size):
-            dense[states[i]] = 0.0
 
 
-@kernel
+@inner
 def fill_dense(bounds, node, dense):  # type: ignore[no-untyped-def]
     """Write a node's weights to ``dense``, which is zero elsewhere; returns their total."""
     mass = 0.0
     for k in range(bounds.first[node], bounds.first[node + 1]):
-        dense[bounds.states[k]] = bounds.weights[k]
+        dense[0, bounds.states[k]] = bounds.weights[k]
         mass += bounds.weights[k]
     return mass
 
 
-@kernel
+@inner
 def clear_dense(bounds, node, dense):  # type: ignore[no-untyped-def]
     for k in range(bounds.first[node], bounds.first[node + 1]):
-        dense[bounds.states[k]] = 0.0
+        dense[0, bounds.states[k]] = 0.0
 
 
 # --- the upper bound --------------------------------------------------------------------------------------------------
 
 
-@kernel
+@inner
 def certain_upper(bounds, node):  # type: ignore[no-untyped-def]
     """The upper bound of a node by the certainties alone."""
     total = 0.0
@@ -375,7 +375,7 @@ def certain_upper(bounds, node):  # type: ignore[no-untyped-def]
     return total
 
 
-@kernel
+@inner
 def interpolated(bounds, scratch, node, skipped):  # type: ignore[no-untyped-def]
     """The upper bound of a node by all beliefs but ``skipped``."""
     mass = fill_dense(bounds, node, scratch.dense)
@@ -387,6 +387,7 @@ def interpolated(bounds, scratch, node, skipped):  # type: ignore[no-untyped-def
         bounds.point,
         bounds.heads[bounds.stage[node]],
         scratch.dense,
+        0,
         mass,
         skipped,
     )
@@ -394,7 +395,7 @@ def interpolated(bounds, scratch, node, skipped):  # type: ignore[no-untyped-def
     return certain_upper(bounds, node) + lowered
 
 
-@kernel
+@inner
 def lower_corner(bounds, stage, state, value):  # type: ignore[no-untyped-def]
     """A certainty is worth less than was thought: what beliefs add to it shrinks."""
     bounds.corners[stage, state] = value
@@ -404,7 +405,7 @@ def lower_corner(bounds, stage, state, value):  # type: ignore[no-untyped-def]
         i = bounds.point[i]
 
 
-@kernel
+@inner
 def note_upper(bounds, scratch, node, least):  # type: ignore[no-untyped-def]
     """Make a node's upper bound known to others, if it tells them more than they know."""
     stage = bounds.stage[node]
@@ -422,7 +423,7 @@ def note_upper(bounds, scratch, node, least):  # type: ignore[no-untyped-def]
     bounds.deficit[node] = min(bounds.upper[node] - certain_upper(bounds, node), 0.0)
 
 
-@kernel
+@inner
 def thin_points(bounds, scratch, least):  # type: ignore[no-untyped-def]
     """Take beliefs out of the upper bound that the others make up for."""
     for stage in range(bounds.heads.shape[0]):
@@ -446,7 +447,7 @@ def thin_points(bounds, scratch, least):  # type: ignore[no-untyped-def]
 # --- the lower bound --------------------------------------------------------------------------------------------------
 
 
-@kernel
+@inner
 def unlink(bounds, stage, before, vector):  # type: ignore[no-untyped-def]
     """Take a vector out of its chain."""
     if before == NOBODY:
@@ -457,7 +458,7 @@ def unlink(bounds, stage, before, vector):  # type: ignore[no-untyped-def]
     bounds.counts[ACTIVE] -= 1
 
 
-@kernel
+@inner
 def dominated(vectors, one, other):  # type: ignore[no-untyped-def]
     """Whether a vector is nowhere above another."""
     for s in range(vectors.shape[1]):
@@ -466,7 +467,7 @@ def dominated(vectors, one, other):  # type: ignore[no-untyped-def]
     return True
 
 
-@kernel
+@bare
 def link_vector(bounds, stage, vector):  # type: ignore[no-untyped-def]
     """Put a vector at the top of its chain, in place of those that it dominates."""
     before = NOBODY
@@ -478,15 +479,19 @@ def link_vector(bounds, stage, vector):  # type: ignore[no-untyped-def]
         else:
             before = v
         v = following
+    bounds.level[vector] = stage
     bounds.link[vector] = bounds.tops[stage]
     bounds.tops[stage] = vector
     bounds.counts[ACTIVE] += 1
     known = bounds.fallback[stage]
-    if known < 0 or bounds.vectors[vector].sum() > bounds.vectors[known].sum():
+    ahead = 0.0
+    for s in range(bounds.vectors.shape[1]):
+        ahead += bounds.vectors[vector, s] - (bounds.vectors[known, s] if known >= 0 else 0.0)
+    if known < 0 or ahead > 0.0:
         bounds.fallback[stage] = vector
 
 
-@kernel
+@inner
 def add_vector(model, bounds, scratch, stage, action):  # type: ignore[no-untyped-def]
     """Append the value of acting and going on with ``choices``; returns its index."""
     vector = bounds.counts[VECTORS]
@@ -508,10 +513,29 @@ def add_vector(model, bounds, scratch, stage, action):  # type: ignore[no-untype
     return vector
 
 
-@kernel
+@inner
+def best_at_node(bounds, node):  # type: ignore[no-untyped-def]
+    """`best_vector` at a belief come by."""
+    highest = -np.inf
+    best = bounds.tops[bounds.stage[node]]
+    v = best
+    while v >= 0:
+        total = 0.0
+        for k in range(bounds.first[node], bounds.first[node + 1]):
+            total += bounds.weights[k] * bounds.vectors[v, bounds.states[k]]
+        if total > highest:
+            highest = total
+            best = v
+        v = bounds.link[v]
+    return highest, best
+
+
+@inner
 def review(bounds, used):  # type: ignore[no-untyped-def]
     """Take vectors out of the lower bound that are the best at no belief come by."""
     vectors = bounds.vectors
+    for v in range(bounds.counts[VECTORS]):
+        used[v] = False
     for node in range(bounds.counts[NODES]):
         stage = bounds.stage[node]
         begin, end = bounds.first[node], bounds.first[node + 1]
@@ -548,7 +572,7 @@ def review(bounds, used):  # type: ignore[no-untyped-def]
 # --- one step of a path -----------------------------------------------------------------------------------------------
 
 
-@kernel
+@inner
 def refresh_top(model, bounds, scratch, node):  # type: ignore[no-untyped-def]
     """Compute the upper bound of the action that looks best, until the one that does is up to date.
 
@@ -575,7 +599,7 @@ def refresh_top(model, bounds, scratch, node):  # type: ignore[no-untyped-def]
         effort += more
 
 
-@kernel
+@inner
 def descend(model, bounds, scratch, target):  # type: ignore[no-untyped-def]
     """Go from the end of the path to where the bounds are farthest apart, or turn. Returns the work done."""
     counts, path = bounds.counts, bounds.path
@@ -585,7 +609,8 @@ def descend(model, bounds, scratch, target):  # type: ignore[no-untyped-def]
     if bounds.upper[node] - bounds.lower[node] <= allowed or length == path.shape[0]:
         counts[UPWARD] = 1
         return 1
-    scratch.fresh[:] = False
+    for a in range(scratch.fresh.shape[0]):
+        scratch.fresh[a] = False
     _, effort, found = refresh_top(model, bounds, scratch, node)
     allowed = allowed / model.discount if model.discount > 0.0 else np.inf
     chosen = NOBODY
@@ -602,11 +627,10 @@ def descend(model, bounds, scratch, target):  # type: ignore[no-untyped-def]
         counts[UPWARD] = 1
     else:
         stage = 0 if model.endless else bounds.stage[node] + 1
-        weights, states, size = scratch.joint[chosen], scratch.seen[chosen], scratch.sizes[chosen]
-        mass = scratch.masses[chosen]
-        child, place = find_node(bounds, weights, states, size, mass, stage)
+        joint, seen, size, mass = scratch.joint, scratch.seen, scratch.sizes[chosen], scratch.masses[chosen]
+        child, place = find_node(bounds, joint, seen, chosen, size, mass, stage)
         if child == NOBODY:
-            child = add_node(bounds, weights, states, size, mass, stage, place)
+            child = add_node(bounds, joint, seen, chosen, size, mass, stage, place)
         bounds.upper[child] = min(bounds.upper[child], scratch.above[chosen] / mass)
         bounds.lower[child] = max(bounds.lower[child], scratch.below[chosen] / mass)
         path[length] = child
@@ -615,23 +639,19 @@ def descend(model, bounds, scratch, target):  # type: ignore[no-untyped-def]
     return effort
 
 
-@kernel
+@inner
 def ascend(model, bounds, scratch, least):  # type: ignore[no-untyped-def]
     """Compute both bounds anew at the end of the path, and take it off. Returns the work done."""
     counts = bounds.counts
     node = bounds.path[counts[LENGTH] - 1]
     stage = bounds.stage[node]
-    scratch.fresh[:] = False
+    for a in range(scratch.fresh.shape[0]):
+        scratch.fresh[a] = False
     top, effort, found = refresh_top(model, bounds, scratch, node)
     clear(scratch, found)
     bounds.upper[node] = min(bounds.upper[node], bounds.optimism[node, top])
     note_upper(bounds, scratch, node, least)
-    fill_dense(bounds, node, scratch.dense)
-    begin, end = bounds.first[node], bounds.first[node + 1]
-    value, best = best_vector(
-        bounds.vectors, bounds.link, bounds.tops[stage], scratch.dense, bounds.states[begin:end], end - begin
-    )
-    clear_dense(bounds, node, scratch.dense)
+    value, best = best_at_node(bounds, node)
     if value >= bounds.lower[node]:
         bounds.lower[node], bounds.best[node] = value, best
     chosen = NOBODY
@@ -659,23 +679,27 @@ def ascend(model, bounds, scratch, least):  # type: ignore[no-untyped-def]
 # --- the whole of it --------------------------------------------------------------------------------------------------
 
 
-@kernel
-def add_root(bounds, scratch, belief):  # type: ignore[no-untyped-def]
+@bare
+def add_root(bounds, scratch, belief, stage):  # type: ignore[no-untyped-def]
     """The node of a belief, made if it is new. There must be room for one."""
     size = 0
     mass = 0.0
+    joint, seen = scratch.joint, scratch.seen
     for s in range(belief.shape[0]):
         if belief[s] > 0.0:
-            scratch.seen[0, size] = s
+            joint[0, s] = belief[s]
+            seen[0, size] = s
             size += 1
             mass += belief[s]
-    node, place = find_node(bounds, belief, scratch.seen[0], size, mass, 0)
+    node, place = find_node(bounds, joint, seen, 0, size, mass, stage)
     if node == NOBODY:
-        node = add_node(bounds, belief, scratch.seen[0], size, mass, 0, place)
+        node = add_node(bounds, joint, seen, 0, size, mass, stage, place)
+    for i in range(size):
+        joint[0, seen[0, i]] = 0.0
     return node
 
 
-@kernel
+@inner
 def whole_gap(bounds):  # type: ignore[no-untyped-def]
     """The gap between the bounds over all roots, each as much as it counts; and the root that counts most for it."""
     total = 0.0
@@ -691,7 +715,7 @@ def whole_gap(bounds):  # type: ignore[no-untyped-def]
     return total, worst
 
 
-@kernel
+@bare
 def has_room(bounds):  # type: ignore[no-untyped-def]
     """Whether a step can add a belief and a vector."""
     counts = bounds.counts
@@ -703,21 +727,21 @@ def has_room(bounds):  # type: ignore[no-untyped-def]
     )
 
 
-@kernel
+@inner
 def tidy(bounds, scratch, least):  # type: ignore[no-untyped-def]
     """Thin out both bounds where they have grown by a part since it was last done. Returns the work done."""
     counts = bounds.counts
     effort = 0
     if counts[ACTIVE] > counts[REVIEWED] + counts[REVIEWED] // 4 + 20:
         effort += counts[NODES] * (counts[ACTIVE] - counts[REVIEWED])
-        review(bounds, np.zeros(bounds.action.shape[0], np.bool_))
+        review(bounds, bounds.used)
     if counts[POINTS] > counts[THINNED] + counts[THINNED] // 4 + 20:
         effort += counts[POINTS] * counts[POINTS]
         thin_points(bounds, scratch, least)
     return effort
 
 
-@kernel
+@bare
 def work(model, bounds, scratch, aim, effort):  # type: ignore[no-untyped-def]
     """Tighten the bounds for about ``effort`` products of numbers; returns why it stopped."""
     counts = bounds.counts
@@ -748,34 +772,37 @@ def work(model, bounds, scratch, aim, effort):  # type: ignore[no-untyped-def]
 # --- bounds to begin with ---------------------------------------------------------------------------------------------
 
 
-@kernel
+@bare
 def informed_step(model, later, informed):  # type: ignore[no-untyped-def]
     """One step of the fast informed bound: write to ``informed`` (actions, states) what acting is worth at most if the
     next action may depend on the state left and on what is seen, and acting after that is worth at most ``later``.
     Returns the largest change. The two may be one array."""
     n_actions, n_states = informed.shape
     widest = 0.0
-    totals = np.empty(n_actions)
     for a in range(n_actions):
         for s in range(n_states):
             row = a * n_states + s
             value = 0.0
-            j = model.starts[row]
-            while j < model.starts[row + 1]:
-                e = model.events[j]
-                totals[:] = 0.0
-                while j < model.starts[row + 1] and model.events[j] == e:
-                    for b in range(n_actions):
-                        totals[b] += model.chances[j] * later[b, model.following[j]]
-                    j += 1
-                value += totals.max()
+            begin = model.starts[row]
+            while begin < model.starts[row + 1]:
+                end = begin
+                while end < model.starts[row + 1] and model.events[end] == model.events[begin]:
+                    end += 1
+                best = -np.inf
+                for b in range(n_actions):
+                    total = 0.0
+                    for j in range(begin, end):
+                        total += model.chances[j] * later[b, model.following[j]]
+                    best = max(best, total)
+                value += best
+                begin = end
             value = model.rewards[a, s] + model.discount * value
             widest = max(widest, abs(value - informed[a, s]))
             informed[a, s] = value
     return widest
 
 
-@kernel
+@bare
 def certain_step(model, later, values):  # type: ignore[no-untyped-def]
     """One step of value iteration where the state is seen: ``values`` (states,) from ``later``. Returns the largest
     change. The two may be one array."""
@@ -794,7 +821,7 @@ def certain_step(model, later, values):  # type: ignore[no-untyped-def]
     return widest
 
 
-@kernel
+@bare
 def blind_step(model, later, values):  # type: ignore[no-untyped-def]
     """One step of always taking the same action: ``values`` (actions, states) from ``later``. Returns the largest
     change. The two may be one array."""
