@@ -112,7 +112,7 @@ def _agent_model(text: str, using: str) -> tuple[POMDP | PartitionModel | PSR, P
     """What the planner sees, and the POMDP with the same states, if there is one, to find them again by."""
     from unlatch.cli.simulate import domain_or_model
     from unlatch.core.partition_model import PartitionModel
-    from unlatch.files.models import load_model
+    from unlatch.files.models.doors import load_model
 
     if not Path(text).suffix:
         pomdp = domain_or_model(text)

@@ -12,7 +12,7 @@ from unlatch.cli.options import INPUT, OUTPUT
 from unlatch.errors import ModelFileError, UsageError
 
 if TYPE_CHECKING:
-    from unlatch.files.models import SavedModel
+    from unlatch.files.models.native import SavedModel
 
 _LOOKED_AT = 4096
 """Bytes of a file that is no model, to tell whether it is a log."""
@@ -67,7 +67,7 @@ def _check_picture(picture: Path, model: Path) -> None:
 
 
 def _loaded(path: Path) -> SavedModel:
-    from unlatch.files.models import load_model
+    from unlatch.files.models.doors import load_model
 
     try:
         return load_model(path)

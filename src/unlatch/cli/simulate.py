@@ -68,7 +68,7 @@ def domain_or_model(text: str) -> POMDP:
     """A domain by name, or the POMDP of a model file."""
     if not Path(text).suffix:
         return by_name(text)
-    from unlatch.files.models import load_model
+    from unlatch.files.models.doors import load_model
 
     pomdp = load_model(Path(text)).pomdp
     if pomdp is None:
