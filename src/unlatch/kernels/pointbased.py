@@ -38,6 +38,9 @@ NOBODY, OUTSIDE = -1, -2
 _SAME = 1e-12
 """Difference of two weights that is rounding: such beliefs are one."""
 
+_STAY = 2
+"""Reviews that a vector survives after a backup went on with it: there are more beliefs than those come by."""
+
 _KEYS = float(1 << 30)
 """Cells of the line that beliefs are projected onto to find one again."""
 
@@ -72,7 +75,7 @@ class Bounds(NamedTuple):
     optimism: Floats  # (nodes, actions): upper bounds of acting
     table: Indices  # finds a belief again; a power of two long
     marks: Floats  # (states,): the line that beliefs are projected onto
-    heads: Indices  # (stages,): the first belief that the upper bound is made of
+    heads: Indices  # (stages, states): the first of those beliefs whose likeliest state it is
     corners: Floats  # (stages, states): upper bound of every certainty
     informed: Floats  # (stages, actions, states): upper bounds of acting, linear in the belief
     vectors: Floats  # (vectors, states)
@@ -80,7 +83,7 @@ class Bounds(NamedTuple):
     level: Indices  # (vectors,): the stage that a vector is for
     successors: Indices  # (vectors, events): the vector to go on with
     link: Indices  # (vectors,): the next vector of the lower bound
-    used: Flags  # (vectors,): whether some belief needs it
+    used: Indices  # (vectors,): for how many reviews it may stay, whether a belief needs it or not
     tops: Indices  # (stages,): the first vector of the lower bound
     fallback: Indices  # (stages,): the vector to go on with after what a belief holds impossible
     path: Indices
@@ -101,7 +104,6 @@ class Scratch(NamedTuple):
     choices: Indices  # (actions, events)
     pessimism: Floats  # (actions,): lower bounds of acting
     fresh: Flags  # (actions,): computed with the bounds as they are
-    dense: Floats  # (1, states)
 
 
 class Aim(NamedTuple):
@@ -176,27 +178,28 @@ def best_vector(vectors, link, top, joint, seen, e, size):  # type: ignore[no-un
 
 
 @inner
-def sawtooth(first, states, inverse, deficit, point, head, joint, e, mass, skipped):  # type: ignore[no-untyped-def]
+def sawtooth(first, states, inverse, deficit, point, heads, stage, joint, seen, e, size, mass, skipped):  # type: ignore[no-untyped-def]
     """How far beliefs come by lower the upper bound below that of the certainties; ``skipped`` does not count.
 
-    The share of a belief that is contained in the weights is their smallest quotient; as soon as it is too small to
-    matter, the next belief is looked at.
+    The share of a belief that is contained in the weights ``joint[e]`` is their smallest quotient; as soon as it is too
+    small to matter, the next belief is looked at. Only beliefs whose likeliest state is possible are looked at at all.
     """
     lowest = 0.0
-    i = head
-    while i >= 0:
-        if mass * deficit[i] < lowest and i != skipped:
-            enough = lowest / deficit[i]
-            share = mass
-            for k in range(first[i], first[i + 1]):
-                quotient = joint[e, states[k]] * inverse[k]
-                if quotient < share:
-                    share = quotient
-                    if share <= enough:
-                        break
-            if share * deficit[i] < lowest:
-                lowest = share * deficit[i]
-        i = point[i]
+    for j in range(size):
+        i = heads[stage, seen[e, j]]
+        while i >= 0:
+            if mass * deficit[i] < lowest and i != skipped:
+                enough = lowest / deficit[i]
+                share = mass
+                for k in range(first[i], first[i + 1]):
+                    quotient = joint[e, states[k]] * inverse[k]
+                    if quotient < share:
+                        share = quotient
+                        if share <= enough:
+                            break
+                if share * deficit[i] < lowest:
+                    lowest = share * deficit[i]
+            i = point[i]
     return lowest
 
 
@@ -244,6 +247,7 @@ def evaluate(model, bounds, scratch, node, action, with_upper, with_lower):  # t
             )
             scratch.below[e] = value
             scratch.choices[action, e] = chosen
+            bounds.used[chosen] = _STAY
             lower += value
             effort += size * bounds.counts[ACTIVE]
         if with_upper:
@@ -254,9 +258,12 @@ def evaluate(model, bounds, scratch, node, action, with_upper, with_lower):  # t
                 bounds.inverse,
                 bounds.deficit,
                 bounds.point,
-                bounds.heads[after],
+                bounds.heads,
+                after,
                 joint,
+                seen,
                 e,
+                size,
                 scratch.masses[e],
                 NOBODY,
             )
@@ -304,15 +311,20 @@ def find_node(bounds, joint, seen, e, size, mass, stage):  # type: ignore[no-unt
 
 @inner
 def add_node(bounds, joint, seen, e, size, mass, stage, place):  # type: ignore[no-untyped-def]
-    """Append a belief, with the bounds that are at hand everywhere; returns its node."""
+    """Append a belief, its likeliest state first, with the bounds that are at hand everywhere; returns its node."""
     counts = bounds.counts
     node, entry = counts[NODES], counts[ENTRIES]
     counts[NODES] = node + 1
     counts[ENTRIES] = entry + size
+    likeliest = 0
     for i in range(size):
-        bounds.states[entry + i] = seen[e, i]
-        bounds.weights[entry + i] = joint[e, seen[e, i]] / mass
-        bounds.inverse[entry + i] = mass / joint[e, seen[e, i]]
+        if joint[e, seen[e, i]] > joint[e, seen[e, likeliest]]:
+            likeliest = i
+    for i in range(size):
+        place_in = 0 if i == likeliest else likeliest if i == 0 else i
+        bounds.states[entry + place_in] = seen[e, i]
+        bounds.weights[entry + place_in] = joint[e, seen[e, i]] / mass
+        bounds.inverse[entry + place_in] = mass / joint[e, seen[e, i]]
     bounds.first[node + 1] = entry + size
     bounds.stage[node] = stage
     bounds.point[node] = OUTSIDE
@@ -346,22 +358,6 @@ def rebuild_table(bounds):  # type: ignore[no-untyped-def]
         bounds.table[place] = node
 
 
-@inner
-def fill_dense(bounds, node, dense):  # type: ignore[no-untyped-def]
-    """Write a node's weights to ``dense``, which is zero elsewhere; returns their total."""
-    mass = 0.0
-    for k in range(bounds.first[node], bounds.first[node + 1]):
-        dense[0, bounds.states[k]] = bounds.weights[k]
-        mass += bounds.weights[k]
-    return mass
-
-
-@inner
-def clear_dense(bounds, node, dense):  # type: ignore[no-untyped-def]
-    for k in range(bounds.first[node], bounds.first[node + 1]):
-        dense[0, bounds.states[k]] = 0.0
-
-
 # --- the upper bound --------------------------------------------------------------------------------------------------
 
 
@@ -377,21 +373,32 @@ def certain_upper(bounds, node):  # type: ignore[no-untyped-def]
 
 @inner
 def interpolated(bounds, scratch, node, skipped):  # type: ignore[no-untyped-def]
-    """The upper bound of a node by all beliefs but ``skipped``."""
-    mass = fill_dense(bounds, node, scratch.dense)
+    """The upper bound of a node by all beliefs but ``skipped``. The first row of ``scratch`` must be clear."""
+    joint, seen = scratch.joint, scratch.seen
+    begin, size = bounds.first[node], bounds.first[node + 1] - bounds.first[node]
+    mass = 0.0
+    for i in range(size):
+        s = bounds.states[begin + i]
+        seen[0, i] = s
+        joint[0, s] = bounds.weights[begin + i]
+        mass += bounds.weights[begin + i]
     lowered = sawtooth(
         bounds.first,
         bounds.states,
         bounds.inverse,
         bounds.deficit,
         bounds.point,
-        bounds.heads[bounds.stage[node]],
-        scratch.dense,
+        bounds.heads,
+        bounds.stage[node],
+        joint,
+        seen,
         0,
+        size,
         mass,
         skipped,
     )
-    clear_dense(bounds, node, scratch.dense)
+    for i in range(size):
+        joint[0, seen[0, i]] = 0.0
     return certain_upper(bounds, node) + lowered
 
 
@@ -399,10 +406,11 @@ def interpolated(bounds, scratch, node, skipped):  # type: ignore[no-untyped-def
 def lower_corner(bounds, stage, state, value):  # type: ignore[no-untyped-def]
     """A certainty is worth less than was thought: what beliefs add to it shrinks."""
     bounds.corners[stage, state] = value
-    i = bounds.heads[stage]
-    while i >= 0:
-        bounds.deficit[i] = min(bounds.upper[i] - certain_upper(bounds, i), 0.0)
-        i = bounds.point[i]
+    for s in range(bounds.heads.shape[1]):
+        i = bounds.heads[stage, s]
+        while i >= 0:
+            bounds.deficit[i] = min(bounds.upper[i] - certain_upper(bounds, i), 0.0)
+            i = bounds.point[i]
 
 
 @inner
@@ -417,8 +425,8 @@ def note_upper(bounds, scratch, node, least):  # type: ignore[no-untyped-def]
     if bounds.point[node] == OUTSIDE:
         if bounds.upper[node] >= interpolated(bounds, scratch, node, NOBODY) - least:
             return
-        bounds.point[node] = bounds.heads[stage]
-        bounds.heads[stage] = node
+        bounds.point[node] = bounds.heads[stage, bounds.states[begin]]
+        bounds.heads[stage, bounds.states[begin]] = node
         bounds.counts[POINTS] += 1
     bounds.deficit[node] = min(bounds.upper[node] - certain_upper(bounds, node), 0.0)
 
@@ -426,14 +434,15 @@ def note_upper(bounds, scratch, node, least):  # type: ignore[no-untyped-def]
 @inner
 def thin_points(bounds, scratch, least):  # type: ignore[no-untyped-def]
     """Take beliefs out of the upper bound that the others make up for."""
-    for stage in range(bounds.heads.shape[0]):
+    for chain in range(bounds.heads.size):
+        stage, state = chain // bounds.heads.shape[1], chain % bounds.heads.shape[1]
         before = NOBODY
-        i = bounds.heads[stage]
+        i = bounds.heads[stage, state]
         while i >= 0:
             following = bounds.point[i]
             if interpolated(bounds, scratch, i, i) <= bounds.upper[i] + least:
                 if before == NOBODY:
-                    bounds.heads[stage] = following
+                    bounds.heads[stage, state] = following
                 else:
                     bounds.point[before] = following
                 bounds.point[i] = OUTSIDE
@@ -480,6 +489,7 @@ def link_vector(bounds, stage, vector):  # type: ignore[no-untyped-def]
             before = v
         v = following
     bounds.level[vector] = stage
+    bounds.used[vector] = _STAY
     bounds.link[vector] = bounds.tops[stage]
     bounds.tops[stage] = vector
     bounds.counts[ACTIVE] += 1
@@ -531,11 +541,10 @@ def best_at_node(bounds, node):  # type: ignore[no-untyped-def]
 
 
 @inner
-def review(bounds, used):  # type: ignore[no-untyped-def]
-    """Take vectors out of the lower bound that are the best at no belief come by."""
-    vectors = bounds.vectors
-    for v in range(bounds.counts[VECTORS]):
-        used[v] = False
+def review(bounds):  # type: ignore[no-untyped-def]
+    """Take vectors out of the lower bound that are the best at no belief come by, and that no backup of late went on
+    with."""
+    vectors, used = bounds.vectors, bounds.used
     for node in range(bounds.counts[NODES]):
         stage = bounds.stage[node]
         begin, end = bounds.first[node], bounds.first[node + 1]
@@ -554,14 +563,15 @@ def review(bounds, used):  # type: ignore[no-untyped-def]
         bounds.best[node] = best
         bounds.checked[node] = bounds.counts[VECTORS]
         bounds.lower[node] = max(bounds.lower[node], highest)
-        used[best] = True
+        used[best] = max(used[best], 1)
     for stage in range(bounds.tops.shape[0]):
-        used[bounds.fallback[stage]] = True
+        used[bounds.fallback[stage]] = _STAY
         before = NOBODY
         v = bounds.tops[stage]
         while v >= 0:
             following = bounds.link[v]
-            if used[v]:
+            if used[v] > 0:
+                used[v] -= 1
                 before = v
             else:
                 unlink(bounds, stage, before, v)
@@ -734,7 +744,7 @@ def tidy(bounds, scratch, least):  # type: ignore[no-untyped-def]
     effort = 0
     if counts[ACTIVE] > counts[REVIEWED] + counts[REVIEWED] // 4 + 20:
         effort += counts[NODES] * (counts[ACTIVE] - counts[REVIEWED])
-        review(bounds, bounds.used)
+        review(bounds)
     if counts[POINTS] > counts[THINNED] + counts[THINNED] // 4 + 20:
         effort += counts[POINTS] * counts[POINTS]
         thin_points(bounds, scratch, least)

@@ -341,7 +341,6 @@ def _scratch_of(steps: StateProblem) -> Scratch:
         choices=np.zeros((actions, events), dtype=np.int32),
         pessimism=np.zeros(actions),
         fresh=np.zeros(actions, dtype=bool),
-        dense=np.zeros((1, steps.rank)),
     )
 
 
@@ -375,7 +374,7 @@ def _first_bounds(steps: StateProblem, model: Model, horizon: int | None) -> Bou
         optimism=np.zeros((nodes, actions)),
         table=np.full(4 * nodes, NOBODY, dtype=np.int32),
         marks=marks,
-        heads=np.full(stages, NOBODY, dtype=np.int32),
+        heads=np.full((stages, states), NOBODY, dtype=np.int32),
         corners=informed.max(axis=1),
         informed=informed,
         vectors=np.concatenate([vectors, np.zeros((room - known, states))]),
@@ -383,7 +382,7 @@ def _first_bounds(steps: StateProblem, model: Model, horizon: int | None) -> Bou
         level=np.zeros(room, dtype=np.int32),
         successors=_blind_successors(stages, actions, max(steps.n_events, 1), room, endless=horizon is None),
         link=np.full(room, NOBODY, dtype=np.int32),
-        used=np.zeros(room, dtype=bool),
+        used=np.zeros(room, dtype=np.int32),
         tops=np.full(stages, NOBODY, dtype=np.int32),
         fallback=np.full(stages, NOBODY, dtype=np.int32),
         path=np.zeros(_LONGEST_PATH, dtype=np.int32),
