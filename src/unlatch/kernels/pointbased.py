@@ -38,6 +38,10 @@ NOBODY, OUTSIDE = -1, -2
 _SAME = 1e-12
 """Difference of two weights that is rounding: such beliefs are one."""
 
+_TINY = 1e-10
+"""Share of a belief below which a state is valued by its certainty alone. Beliefs come ever nearer to a certainty
+without reaching it, and the sawtooth would take each for a stranger."""
+
 _STAY = 2
 """Reviews that a vector survives after a backup went on with it: there are more beliefs than those come by."""
 
@@ -98,6 +102,8 @@ class Scratch(NamedTuple):
     seen: Indices  # (events, states): states that an event may lead to
     sizes: Ints  # (events,): how many
     masses: Floats  # (events,)
+    main: Ints  # (events,): how many of these states matter; they come first
+    bulk: Floats  # (events,): the mass of these
     present: Indices  # (events,): events that may come
     above: Floats  # (events,): upper bound times probability
     below: Floats  # (events,)
@@ -144,6 +150,18 @@ def spread(model, first, states, weights, node, action, scratch):  # type: ignor
                     sizes[e] += 1
                 joint[e, t] += weight
                 masses[e] += weight
+    for i in range(found):
+        e = present[i]
+        main = 0
+        bulk = 0.0
+        for j in range(sizes[e]):
+            s = seen[e, j]
+            if joint[e, s] >= _TINY * masses[e]:
+                seen[e, j] = seen[e, main]
+                seen[e, main] = s
+                main += 1
+                bulk += joint[e, s]
+        scratch.main[e], scratch.bulk[e] = main, bulk
     return found
 
 
@@ -263,8 +281,8 @@ def evaluate(model, bounds, scratch, node, action, with_upper, with_lower):  # t
                 joint,
                 seen,
                 e,
-                size,
-                scratch.masses[e],
+                scratch.main[e],
+                scratch.bulk[e],
                 NOBODY,
             )
             scratch.above[e] = min(certain, informed)
@@ -615,6 +633,10 @@ def descend(model, bounds, scratch, target):  # type: ignore[no-untyped-def]
     counts, path = bounds.counts, bounds.path
     length = counts[LENGTH]
     node = path[length - 1]
+    bounds.upper[node] = min(bounds.upper[node], interpolated(bounds, scratch, node, NOBODY))
+    value, best = best_at_node(bounds, node)
+    if value > bounds.lower[node]:
+        bounds.lower[node], bounds.best[node] = value, best
     allowed = target * model.discount ** -(length - 1.0) if model.discount > 0.0 else np.inf
     if bounds.upper[node] - bounds.lower[node] <= allowed or length == path.shape[0]:
         counts[UPWARD] = 1
@@ -637,12 +659,10 @@ def descend(model, bounds, scratch, target):  # type: ignore[no-untyped-def]
         counts[UPWARD] = 1
     else:
         stage = 0 if model.endless else bounds.stage[node] + 1
-        joint, seen, size, mass = scratch.joint, scratch.seen, scratch.sizes[chosen], scratch.masses[chosen]
+        joint, seen, size, mass = scratch.joint, scratch.seen, scratch.main[chosen], scratch.bulk[chosen]
         child, place = find_node(bounds, joint, seen, chosen, size, mass, stage)
         if child == NOBODY:
             child = add_node(bounds, joint, seen, chosen, size, mass, stage, place)
-        bounds.upper[child] = min(bounds.upper[child], scratch.above[chosen] / mass)
-        bounds.lower[child] = max(bounds.lower[child], scratch.below[chosen] / mass)
         path[length] = child
         counts[LENGTH] = length + 1
     clear(scratch, found)

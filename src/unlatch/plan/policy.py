@@ -81,6 +81,8 @@ class Policy:
         worth most at a belief is followed.
     stages : array of int, shape (vectors,)
         Steps taken before; all 0 without a horizon.
+    leading : int
+        So many vectors, the first ones, make up the bound; the others are what these go on with.
     successors : array of int, shape (vectors, events)
         The plan that each goes on with after every event; -1 where the horizon ends.
     """
@@ -93,6 +95,7 @@ class Policy:
         actions: Ints,
         successors: Ints,
         stages: Ints,
+        leading: int,
         upper_bound: UpperBound,
         lower: float,
         upper: float,
@@ -104,7 +107,7 @@ class Policy:
         self.problem = problem
         self.vectors, self.actions_taken = frozen(vectors), frozen(actions)
         self.successors, self.stages = frozen(successors), frozen(stages)
-        self.upper_bound = upper_bound
+        self.upper_bound, self.leading = upper_bound, leading
         self.lower, self.upper, self.horizon, self.stopped = lower, upper, horizon, stopped
         self.on_collapse = on_collapse
         self._legal = legal
@@ -226,6 +229,7 @@ class Policy:
             "actions": self.actions_taken,
             "successors": self.successors,
             "stages": self.stages,
+            "leading": self.leading,
             "upper_corners": bound.corners,
             "upper_informed": bound.informed,
             "upper_stages": bound.stages,
@@ -300,6 +304,7 @@ def _checked_arrays(problem: Problem, arrays: dict[str, Any]) -> dict[str, Any]:
         "actions": _codes("actions", arrays.get("actions"), (known,), 0, model.n_actions),
         "successors": _codes("successors", arrays.get("successors"), (known, None), -1, known),
         "stages": levels,
+        "leading": whole_number("leading", arrays.get("leading", known), least=0, most=known),
         "upper_bound": UpperBound(
             corners=_fitting(
                 "upper_corners",

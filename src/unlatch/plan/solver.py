@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike
 from unlatch.arrays import Floats, Ints, own_errstate
 from unlatch.core.arguments import real_number, whole_number
 from unlatch.core.budget import Budget, ending
+from unlatch.core.checks import frozen
 from unlatch.core.memory import require_memory
 from unlatch.core.pomdp import POMDP
 from unlatch.core.problem import Problem
@@ -168,18 +169,21 @@ class PointBasedSolver:
         return self.upper - self.lower
 
     @own_errstate
-    def run(self, *, gap: float = 1e-3, time_limit: float | None = None) -> str:
-        """Tighten the bounds until they are ``gap`` apart or the time is up; returns why it stopped: "gap", "time",
-        "interrupt" or "memory"."""
+    def run(
+        self, *, gap: float = 1e-3, time_limit: float | None = None, max_backups: int | None = None
+    ) -> str:
+        """Tighten the bounds until they are ``gap`` apart, the time is up or so many more backups were made; returns why
+        it stopped: "gap", "time", "backups", "interrupt" or "memory"."""
         wanted = real_number("gap", gap, 0.0, math.inf)
         seconds = None if time_limit is None else real_number("time_limit", time_limit, 0.0, math.inf)
+        most = None if max_backups is None else whole_number("max_backups", max_backups, least=0)
         _compile()
         budget = Budget(seconds)
         outcome = []
         with budget.active():
             self._prepare()
         with budget.ending():
-            outcome.append(self._tighten(wanted, budget))
+            outcome.append(self._tighten(wanted, budget, most))
         self.stopped = outcome[0] if outcome else ("interrupt" if budget.interrupted else "time")
         return self.stopped
 
@@ -205,7 +209,7 @@ class PointBasedSolver:
         self._prepare()
         bounds = self._bounds
         assert bounds is not None
-        kept, successors = _closed_set(bounds)
+        kept, successors, leading = _closed_set(bounds)
         unscaled, legal = self._steps.unscaled, self._steps.legal
         return Policy(
             problem=self.problem,
@@ -213,6 +217,7 @@ class PointBasedSolver:
             actions=legal[bounds.action[kept]],
             successors=successors,
             stages=bounds.level[kept].astype(np.int64),
+            leading=leading,
             upper_bound=_upper_bound(bounds, unscaled, self._slack),
             lower=self.lower,
             upper=self.upper,
@@ -221,6 +226,22 @@ class PointBasedSolver:
             stopped=self.stopped,
             on_collapse=self._on_collapse,
         )
+
+    def active_vectors(self) -> Floats:
+        """The vectors that make up the lower bound at present, in units of the largest reward."""
+        self._prepare()
+        assert self._bounds is not None
+        known = int(self._bounds.counts[2])
+        return frozen(self._bounds.vectors[:known][self._bounds.link[:known] != -2])
+
+    @own_errstate
+    def certain_values(self) -> Floats:
+        """What every state would be worth at most if it were seen (the underlying MDP), in units of the largest reward."""
+        from unlatch.kernels.pointbased import certain_step
+
+        if self.horizon is not None:
+            raise UsageError("values of states for ever: solve without a horizon")
+        return frozen(_certain(self._model, self._steps.rank, certain_step))
 
     @property
     def statistics(self) -> dict[str, int]:
@@ -271,16 +292,19 @@ class PointBasedSolver:
         while not has_room(self._bounds):
             self._bounds = _roomier(self._bounds)
 
-    def _tighten(self, gap: float, budget: Budget) -> str:
-        from unlatch.kernels.pointbased import CLOSED, FULL, Aim, work
+    def _tighten(self, gap: float, budget: Budget, most: int | None = None) -> str:
+        from unlatch.kernels.pointbased import BACKUPS, CLOSED, FULL, Aim, work
 
         scaled = max(gap / self._steps.scale - 2 * self._slack, 0.0)
         aim = Aim(scaled, _SHARE, _LEAST)
         effort = _FIRST_EFFORT
         first = max(self.gap, 1e-300)
+        assert self._bounds is not None
+        last = None if most is None else int(self._bounds.counts[BACKUPS]) + most
         while True:
+            if last is not None and self._bounds.counts[BACKUPS] >= last:
+                return "backups"
             begun = time.perf_counter()
-            assert self._bounds is not None
             status = work(self._model, self._bounds, self._scratch, aim, effort)
             elapsed = max(time.perf_counter() - begun, 1e-6)
             if status == CLOSED:
@@ -290,7 +314,7 @@ class PointBasedSolver:
                     self._make_room()
                 except (ResourceLimitError, MemoryError):
                     return "memory"
-            else:
+            elif last is None:  # otherwise in equal parts: where it ends must not depend on the clock
                 pace = min(_SECONDS_PER_CALL, max(budget.seconds_left / 2, 0.002)) / elapsed
                 effort = max(1000, int(effort * min(4.0, pace)))
             lower, upper = self.lower, self.upper
@@ -308,7 +332,7 @@ def _compile() -> None:
     solver._bounds = _roomier(solver._bounds, everything=True)
 
 
-# --- the arrays of the kernels --------------------------------------------------------------------------------------------
+# --- the arrays of the kernels ----------------------------------------------------------------------------------------
 
 
 def _model_of(steps: StateProblem, endless: bool) -> Model:
@@ -335,6 +359,8 @@ def _scratch_of(steps: StateProblem) -> Scratch:
         seen=np.zeros((events, steps.rank), dtype=np.int32),
         sizes=np.zeros(events, dtype=np.int64),
         masses=np.zeros(events),
+        main=np.zeros(events, dtype=np.int64),
+        bulk=np.zeros(events),
         present=np.zeros(events, dtype=np.int32),
         above=np.zeros(events),
         below=np.zeros(events),
@@ -416,13 +442,18 @@ def _informed(model: Model, stages: int, states: int) -> Floats:
             informed_step(model, later, result[stage])
             later = result[stage]
         return result
-    highest = max(float(model.rewards.max()), 0.0) / (1 - model.discount)
-    certain = np.full(states, highest)
-    _settle(lambda: certain_step(model, certain, certain))
+    certain = _certain(model, states, certain_step)
     informed = np.broadcast_to(certain, (actions, states)).copy()
     _settle(lambda: informed_step(model, informed, informed))
     result[0] = informed
     return result
+
+
+def _certain(model: Model, states: int, certain_step: Any) -> Floats:
+    """What every state is worth at most if it is seen, from above."""
+    certain = np.full(states, max(float(model.rewards.max()), 0.0) / (1 - model.discount))
+    _settle(lambda: certain_step(model, certain, certain))
+    return certain
 
 
 def _blind(model: Model, stages: int, states: int) -> Floats:
@@ -480,12 +511,12 @@ def _doubled(array: Any) -> Any:
     return longer
 
 
-# --- what is kept ---------------------------------------------------------------------------------------------------------
+# --- what is kept ----------------------------------------------------------------------------------------------------
 
 
-def _closed_set(bounds: Bounds) -> tuple[Ints, Ints]:
+def _closed_set(bounds: Bounds) -> tuple[Ints, Ints, int]:
     """Vectors that make up the lower bound, and all that they go on with: who follows the best of them at every belief
-    gets at least what they promise. Also the successors of each among the kept ones."""
+    gets at least what they promise. Also the successors of each among the kept ones, and how many make up the bound."""
     known = int(bounds.counts[2])
     kept = bounds.link[:known] != -2
     kept[bounds.best[bounds.roots]] = True
@@ -495,10 +526,11 @@ def _closed_set(bounds: Bounds) -> tuple[Ints, Ints]:
         fresh = reached[(reached >= 0) & ~kept[np.maximum(reached, 0)]]
         kept[fresh] = True
         frontier = fresh
-    chosen = np.flatnonzero(kept)
+    leading = bounds.link[:known] != -2
+    chosen = np.concatenate([np.flatnonzero(leading), np.flatnonzero(kept & ~leading)])
     place = np.full(known + 1, -1)  # the last for what is beyond the horizon
     place[chosen] = np.arange(len(chosen))
-    return chosen, place[bounds.successors[chosen]]
+    return chosen, place[bounds.successors[chosen]], int(leading.sum())
 
 
 def _upper_bound(bounds: Bounds, unscaled: Any, slack: float) -> UpperBound:
