@@ -108,12 +108,22 @@ _HOMES = {
     "POUCT": "plan.pouct",
     "SearchResult": "plan.pouct",
     "ExactPlanner": "plan.exact",
+    "solve": "plan.solver",
+    "PointBasedSolver": "plan.solver",
+    "Policy": "plan.policy",
+    "UpperBound": "plan.policy",
+    "PolicyGraph": "plan.graph",
+    "GraphNode": "plan.graph",
+    "GraphEdge": "plan.graph",
+    "BoundSearch": "plan.online",
+    "Plan": "plan.choose",
     "run_episodes": "plan.episodes",
     "Episodes": "plan.episodes",
     "Planner": "plan.episodes",
     "states_where": "plan.goals",
     "most_ambiguous_state": "plan.goals",
     "BeliefCollapseWarning": "errors",
+    "ShortSightWarning": "errors",
     # comparison with a known truth
     "match_states": "compare.match_states",
     "observation_l1": "compare.errors",
@@ -133,7 +143,7 @@ _HOMES = {
     "to_mermaid": "show.graphs",
 }
 
-_MODULES = ("domains", "errors")
+_MODULES = ("domains", "errors", "plan")  # the last can be called: see there
 
 __all__ = ["__version__", *_HOMES, *_MODULES]
 
@@ -169,6 +179,7 @@ if TYPE_CHECKING:
     from unlatch.core.reward import Reward as Reward
     from unlatch.core.trajectory import Trajectory as Trajectory
     from unlatch.errors import BeliefCollapseWarning as BeliefCollapseWarning
+    from unlatch.errors import ShortSightWarning as ShortSightWarning
     from unlatch.files.logs import read_log as read_log
     from unlatch.files.logs import write_log as write_log
     from unlatch.files.models.doors import load_model as load_model
@@ -212,14 +223,24 @@ if TYPE_CHECKING:
     from unlatch.learn.spectral.similarity import SimilarityTransform as SimilarityTransform
     from unlatch.learn.spectral.similarity import find_similarity as find_similarity
     from unlatch.learn.spectral.windows import WindowTable as WindowTable
+    from unlatch.plan.choose import Plan as Plan
+    from unlatch.plan.choose import plan as plan
     from unlatch.plan.episodes import Episodes as Episodes
     from unlatch.plan.episodes import Planner as Planner
     from unlatch.plan.episodes import run_episodes as run_episodes
     from unlatch.plan.exact import ExactPlanner as ExactPlanner
     from unlatch.plan.goals import most_ambiguous_state as most_ambiguous_state
     from unlatch.plan.goals import states_where as states_where
+    from unlatch.plan.graph import GraphEdge as GraphEdge
+    from unlatch.plan.graph import GraphNode as GraphNode
+    from unlatch.plan.graph import PolicyGraph as PolicyGraph
+    from unlatch.plan.online import BoundSearch as BoundSearch
+    from unlatch.plan.policy import Policy as Policy
+    from unlatch.plan.policy import UpperBound as UpperBound
     from unlatch.plan.pouct import POUCT as POUCT
     from unlatch.plan.pouct import SearchResult as SearchResult
+    from unlatch.plan.solver import PointBasedSolver as PointBasedSolver
+    from unlatch.plan.solver import solve as solve
     from unlatch.show.graphs import to_dot as to_dot
     from unlatch.show.graphs import to_mermaid as to_mermaid
     from unlatch.show.plots import draw_models as draw_models

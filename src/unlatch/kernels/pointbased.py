@@ -260,9 +260,7 @@ def evaluate(model, bounds, scratch, node, action, with_upper, with_lower):  # t
             continue
         joint, seen, size = scratch.joint, scratch.seen, scratch.sizes[e]
         if with_lower:
-            value, chosen = best_vector(
-                bounds.vectors, bounds.link, bounds.tops[after], joint, seen, e, size
-            )
+            value, chosen = best_vector(bounds.vectors, bounds.link, bounds.tops[after], joint, seen, e, size)
             scratch.below[e] = value
             scratch.choices[action, e] = chosen
             bounds.used[chosen] = _STAY

@@ -468,7 +468,9 @@ def search(problem, settings, tree, belief, simulations, random):  # type: ignor
                 observation = draw_row(shown, action, state, uniform(random))
                 reward = symbol_rewards[action, observation] + cell_rewards[action, state]
                 state = draw_following(following, action, observation, state, uniform(random))
-                if valued > 1 and advance(problem.updates, problem.final, particle, action, observation, after):
+                if valued > 1 and advance(
+                    problem.updates, problem.final, particle, action, observation, after
+                ):
                     copy_into(particle, after)
             else:
                 observation, reward = step_belief(problem, action, particle, masses, chances, after, random)

@@ -176,7 +176,9 @@ class _Exploration:
         if model.first_observations is not None:
             possible = (self._steps.initial @ model.first_observations) > 0
             names = [
-                name for name, is_possible in zip(model.first_observation_names, possible, strict=True) if is_possible
+                name
+                for name, is_possible in zip(model.first_observation_names, possible, strict=True)
+                if is_possible
             ]
         return [
             (name, self._come_to(belief, 0, float(weight)))
@@ -236,7 +238,9 @@ def _merged(situations: list[_Situation]) -> Ints:
         kinds: dict[tuple[Any, ...], int] = {}
         finer = np.empty_like(labels)
         for i, own in enumerate(situations):
-            ways = sorted((name, -1 if target is None else int(labels[target])) for name, _, target in own.ways or [])
+            ways = sorted(
+                (name, -1 if target is None else int(labels[target])) for name, _, target in own.ways or []
+            )
             finer[i] = kinds.setdefault((int(labels[i]), own.step, tuple(ways)), len(kinds))
         if len(kinds) == len(np.unique(labels)):
             return finer

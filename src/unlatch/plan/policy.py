@@ -264,7 +264,9 @@ class Policy:
         weights = self._tracker.belief if belief is None else self.steps.checked_belief(belief)
         if self.horizon is None:
             if steps_left is not None:
-                raise UsageError("a policy without a horizon does not count the steps left; solve with horizon=")
+                raise UsageError(
+                    "a policy without a horizon does not count the steps left; solve with horizon="
+                )
             return weights, 0
         if steps_left is None:
             return weights, self._taken % self.horizon

@@ -104,7 +104,9 @@ def solve(
     >>> [names[policy.action(belief)] for belief in ([0.5, 0.5], [0.99, 0.01])]
     ['listen', 'open-right']
     """
-    solver = PointBasedSolver(problem, horizon=horizon, actions=actions, untried=untried, on_collapse=on_collapse)
+    solver = PointBasedSolver(
+        problem, horizon=horizon, actions=actions, untried=untried, on_collapse=on_collapse
+    )
     solver.run(gap=gap, time_limit=time_limit)
     return solver.policy()
 
@@ -138,7 +140,9 @@ class PointBasedSolver:
         on_collapse: OnCollapse = "mix",
     ) -> None:
         if not isinstance(problem, Problem):
-            raise UsageError(f"expected a Problem, got {type(problem).__name__}; make one: Problem(model, reward)")
+            raise UsageError(
+                f"expected a Problem, got {type(problem).__name__}; make one: Problem(model, reward)"
+            )
         self.horizon = None if horizon is None else whole_number("horizon", horizon, least=1)
         if horizon is None and problem.discount == 1:
             raise UsageError(
@@ -147,21 +151,21 @@ class PointBasedSolver:
         self.problem = problem
         self.stopped = "not begun"
         self._on_collapse = on_collapse
-        self._steps = state_problem(problem, actions, untried)
-        self._model = _model_of(self._steps, self.horizon is None)
-        self._scratch = _scratch_of(self._steps)
+        self.steps = state_problem(problem, actions, untried)
+        self._model = _model_of(self.steps, self.horizon is None)
+        self._scratch = _scratch_of(self.steps)
         self._bounds: Bounds | None = None
         self._speed = 0.0
 
     @property
     def lower(self) -> float:
         """What a policy is known to reach from the start of an episode."""
-        return float(self._steps.unscaled(np.array([self._at_roots("lower") - self._slack]))[0])
+        return float(self.steps.unscaled(np.array([self._at_roots("lower") - self._slack]))[0])
 
     @property
     def upper(self) -> float:
         """What no policy can exceed from the start of an episode."""
-        return float(self._steps.unscaled(np.array([self._at_roots("upper") + self._slack]))[0])
+        return float(self.steps.unscaled(np.array([self._at_roots("upper") + self._slack]))[0])
 
     @property
     def gap(self) -> float:
@@ -188,20 +192,56 @@ class PointBasedSolver:
         return self.stopped
 
     @own_errstate
-    def improve(self, belief: ArrayLike, steps_taken: int = 0, *, gap: float = 1e-3, time_limit: float) -> str:
-        """`run` from another belief, which an episode came to after ``steps_taken`` steps: the bounds elsewhere, and those
-        of the start, get no worse by it."""
-        weights = self._steps.checked_belief(belief)
+    def improve(
+        self,
+        belief: ArrayLike,
+        steps_taken: int = 0,
+        *,
+        gap: float = 1e-3,
+        time_limit: float | None = None,
+        max_backups: int | None = None,
+    ) -> str:
+        """`run` from another belief, which an episode came to after ``steps_taken`` steps. The bounds of the start get no
+        worse by it."""
+        from unlatch.kernels.pointbased import LENGTH
+
+        weights = self.steps.checked_belief(belief)
+        if time_limit is None and max_backups is None and gap == 0:
+            raise UsageError("nothing would end this: give a gap, a time limit or a number of backups")
         self._prepare()
         assert self._bounds is not None
-        stage = 0 if self.horizon is None else steps_taken % self.horizon
-        at_start = self._bounds.roots, self._bounds.importance
+        at_start, before = (self._bounds.roots, self._bounds.importance), self.stopped
         try:
-            self._set_roots(weights[None], np.ones(1), stage)
-            return self.run(gap=gap, time_limit=time_limit)
+            self._set_roots(weights[None], np.ones(1), self._stage(steps_taken))
+            return self.run(gap=gap, time_limit=time_limit, max_backups=max_backups)
         finally:
-            self._bounds.counts[3] = 0  # whatever path was left: it began elsewhere
+            self._bounds.counts[LENGTH] = 0  # whatever path was left began elsewhere
             self._bounds = self._bounds._replace(roots=at_start[0], importance=at_start[1])
+            self.stopped = before
+
+    def best_action(self, belief: Floats, steps_taken: int = 0) -> int:
+        """The index of the action that the best plan for a belief begins with."""
+        assert self._bounds is not None
+        plans, worth = self._plans(belief, steps_taken)
+        return int(self.steps.legal[self._bounds.action[plans[np.argmax(worth)]]])
+
+    def lower_at(self, belief: Floats, steps_taken: int = 0) -> float:
+        """What the best plan for a belief is worth, in units of the reward."""
+        _, worth = self._plans(belief, steps_taken)
+        return float(self.steps.unscaled(np.array([worth.max() - self._slack]))[0])
+
+    def _plans(self, belief: Floats, steps_taken: int) -> tuple[Ints, Floats]:
+        """All plans for a stage, and what each is worth at a belief."""
+        from unlatch.kernels.pointbased import VECTORS
+
+        self._prepare()
+        assert self._bounds is not None
+        known = int(self._bounds.counts[VECTORS])
+        plans = np.flatnonzero(self._bounds.level[:known] == self._stage(steps_taken))
+        return plans, self._bounds.vectors[plans] @ belief
+
+    def _stage(self, steps_taken: int) -> int:
+        return 0 if self.horizon is None else steps_taken % self.horizon
 
     @own_errstate
     def policy(self) -> Policy:
@@ -210,7 +250,7 @@ class PointBasedSolver:
         bounds = self._bounds
         assert bounds is not None
         kept, successors, leading = _closed_set(bounds)
-        unscaled, legal = self._steps.unscaled, self._steps.legal
+        unscaled, legal = self.steps.unscaled, self.steps.legal
         return Policy(
             problem=self.problem,
             vectors=unscaled(bounds.vectors[kept]),
@@ -229,10 +269,12 @@ class PointBasedSolver:
 
     def active_vectors(self) -> Floats:
         """The vectors that make up the lower bound at present, in units of the largest reward."""
+        from unlatch.kernels.pointbased import OUTSIDE, VECTORS
+
         self._prepare()
         assert self._bounds is not None
-        known = int(self._bounds.counts[2])
-        return frozen(self._bounds.vectors[:known][self._bounds.link[:known] != -2])
+        known = int(self._bounds.counts[VECTORS])
+        return frozen(self._bounds.vectors[:known][self._bounds.link[:known] != OUTSIDE])
 
     @own_errstate
     def certain_values(self) -> Floats:
@@ -241,7 +283,7 @@ class PointBasedSolver:
 
         if self.horizon is not None:
             raise UsageError("values of states for ever: solve without a horizon")
-        return frozen(_certain(self._model, self._steps.rank, certain_step))
+        return frozen(_certain(self._model, self.steps.rank, certain_step))
 
     @property
     def statistics(self) -> dict[str, int]:
@@ -269,14 +311,14 @@ class PointBasedSolver:
     def _prepare(self) -> None:
         """Bounds to begin with."""
         if self._bounds is None:
-            self._bounds = _first_bounds(self._steps, self._model, self.horizon)
-            self._set_roots(*self._steps.beginnings(), 0)
+            self._bounds = _first_bounds(self.steps, self._model, self.horizon)
+            self._set_roots(*self.steps.beginnings(), 0)
 
     def _set_roots(self, beliefs: Floats, importance: Floats, stage: int) -> None:
-        from unlatch.kernels.pointbased import add_root
+        from unlatch.kernels.pointbased import LENGTH, add_root
 
         assert self._bounds is not None
-        self._bounds.counts[3] = 0
+        self._bounds.counts[LENGTH] = 0
         roots = []
         for belief in beliefs:
             self._make_room()
@@ -295,7 +337,7 @@ class PointBasedSolver:
     def _tighten(self, gap: float, budget: Budget, most: int | None = None) -> str:
         from unlatch.kernels.pointbased import BACKUPS, CLOSED, FULL, Aim, work
 
-        scaled = max(gap / self._steps.scale - 2 * self._slack, 0.0)
+        scaled = max(gap / self.steps.scale - 2 * self._slack, 0.0)
         aim = Aim(scaled, _SHARE, _LEAST)
         effort = _FIRST_EFFORT
         first = max(self.gap, 1e-300)
@@ -372,11 +414,13 @@ def _scratch_of(steps: StateProblem) -> Scratch:
 
 def _first_bounds(steps: StateProblem, model: Model, horizon: int | None) -> Bounds:
     """The informed bound from above, blind plans from below."""
-    from unlatch.kernels.pointbased import NOBODY, Bounds, link_vector
+    from unlatch.kernels.pointbased import NOBODY, VECTORS, Bounds, link_vector
 
     stages, actions, states = horizon or 1, len(steps.legal), steps.rank
     require_memory(
-        24 * stages * actions * states, f"bounds for {stages} stages", "shorten the horizon, or plan with POUCT"
+        24 * stages * actions * states,
+        f"bounds for {stages} stages",
+        "shorten the horizon, or plan with POUCT",
     )
     informed = _informed(model, stages, states)
     blind = _blind(model, stages, states)
@@ -415,7 +459,7 @@ def _first_bounds(steps: StateProblem, model: Model, horizon: int | None) -> Bou
         roots=np.zeros(1, dtype=np.int32),
         importance=np.ones(1),
     )
-    bounds.counts[2] = known
+    bounds.counts[VECTORS] = known
     for vector in range(known):
         link_vector(bounds, vector // actions, vector)
     return bounds
@@ -517,8 +561,10 @@ def _doubled(array: Any) -> Any:
 def _closed_set(bounds: Bounds) -> tuple[Ints, Ints, int]:
     """Vectors that make up the lower bound, and all that they go on with: who follows the best of them at every belief
     gets at least what they promise. Also the successors of each among the kept ones, and how many make up the bound."""
-    known = int(bounds.counts[2])
-    kept = bounds.link[:known] != -2
+    from unlatch.kernels.pointbased import OUTSIDE, VECTORS
+
+    known = int(bounds.counts[VECTORS])
+    kept = bounds.link[:known] != OUTSIDE
     kept[bounds.best[bounds.roots]] = True
     frontier = np.flatnonzero(kept)
     while len(frontier):
@@ -526,7 +572,7 @@ def _closed_set(bounds: Bounds) -> tuple[Ints, Ints, int]:
         fresh = reached[(reached >= 0) & ~kept[np.maximum(reached, 0)]]
         kept[fresh] = True
         frontier = fresh
-    leading = bounds.link[:known] != -2
+    leading = bounds.link[:known] != OUTSIDE
     chosen = np.concatenate([np.flatnonzero(leading), np.flatnonzero(kept & ~leading)])
     place = np.full(known + 1, -1)  # the last for what is beyond the horizon
     place[chosen] = np.arange(len(chosen))
@@ -535,7 +581,9 @@ def _closed_set(bounds: Bounds) -> tuple[Ints, Ints, int]:
 
 def _upper_bound(bounds: Bounds, unscaled: Any, slack: float) -> UpperBound:
     """What makes up the upper bound, in units of the reward."""
-    points = np.flatnonzero(bounds.point[: int(bounds.counts[0])] != -2)
+    from unlatch.kernels.pointbased import NODES, OUTSIDE
+
+    points = np.flatnonzero(bounds.point[: int(bounds.counts[NODES])] != OUTSIDE)
     spans = [slice(bounds.first[i], bounds.first[i + 1]) for i in points]
     return UpperBound(
         corners=unscaled(bounds.corners + slack),
@@ -543,6 +591,8 @@ def _upper_bound(bounds: Bounds, unscaled: Any, slack: float) -> UpperBound:
         stages=bounds.stage[points].astype(np.int64),
         values=unscaled(bounds.upper[points] + slack),
         starts=np.cumsum([0, *(span.stop - span.start for span in spans)]).astype(np.int64),
-        states=np.concatenate([np.empty(0, np.int64), *(bounds.states[span] for span in spans)]).astype(np.int64),
+        states=np.concatenate([np.empty(0, np.int64), *(bounds.states[span] for span in spans)]).astype(
+            np.int64
+        ),
         weights=np.concatenate([np.empty(0), *(bounds.weights[span] for span in spans)]),
     )

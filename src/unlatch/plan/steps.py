@@ -197,9 +197,7 @@ class StateTracker(BeliefTracker):
             self._belief = problem.initial.copy()
         return -1, False
 
-    def _after(
-        self, belief: Floats, a: int, observation: Symbol, reward: float | None
-    ) -> Floats | None:
+    def _after(self, belief: Floats, a: int, observation: Symbol, reward: float | None) -> Floats | None:
         """The belief after a step, among the states in which the episode goes on if it can have; None if the step is
         impossible."""
         model: POMDP = self._problem.model

@@ -35,7 +35,7 @@ def _certainty(belief: Floats) -> tuple[int, float]:
 
 
 def _by_certainty(graph: PolicyGraph) -> list[str]:
-    """"Listen until one state is .97 certain, then ...", if that is what the policy does: one action below a certainty,
+    """ "Listen until one state is .97 certain, then ...", if that is what the policy does: one action below a certainty,
     and from there on one for every likeliest state."""
     if not graph.complete:
         return []
@@ -63,7 +63,9 @@ def _by_action(graph: PolicyGraph) -> list[str]:
     which = "in all" if graph.complete else "in the likeliest"
     lines = [f"{which} {len(graph.nodes)} situations that the policy leads to:"]
     for action, states in ranges.items():
-        parts = [f"{graph.state_names[s]} ({_range(*span)})" for s, span in list(states.items())[:_MOST_LINES]]
+        parts = [
+            f"{graph.state_names[s]} ({_range(*span)})" for s, span in list(states.items())[:_MOST_LINES]
+        ]
         more = "" if len(states) <= _MOST_LINES else f", and {len(states) - _MOST_LINES} more"
         lines.append(f"  {action} where the likeliest state is {', '.join(parts)}{more}")
     return lines
