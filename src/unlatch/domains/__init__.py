@@ -1,4 +1,4 @@
-"""Systems to try things on, each a short readable definition: the paper's, aliased rooms, a frozen lake, a lockbox, tag.
+"""Systems to try things on, each a short readable definition: the paper's, rooms, a frozen lake, a lockbox, tag.
 
 Where a domain has rewards, its observation symbols are pairs named ``observation|reward``.
 """

@@ -19,10 +19,11 @@ _MOVES = {"north": (0, 1), "south": (0, -1), "east": (1, 0), "west": (-1, 0)}
 def tag(flee: float = 0.8, step: float = -1.0, caught: float = 10.0, missed: float = -10.0) -> POMDP:
     """Tag (Pineau, Gordon and Thrun 2003): 29 cells, robot and opponent in one each, 870 states.
 
-    The robot moves north, south, east or west for ``step`` each, and always knows where it is; it sees the opponent only
-    in its own cell. To ``tag`` there pays ``caught`` and ends the episode, elsewhere it pays ``missed``. The opponent flees:
-    with probability ``flee`` to a neighboring cell that is not nearer by row or column, whichever there are alike, else it
-    stays. Episodes start anywhere. Arrival emission; the last 29 states are the end, one for every cell of the robot.
+    The robot moves north, south, east or west for ``step`` each, and always knows where it is; it sees the opponent
+    only in its own cell. To ``tag`` there pays ``caught`` and ends the episode, elsewhere it pays ``missed``. The
+    opponent flees: with probability ``flee`` by row or by column, half of the time each, to a cell that is not nearer,
+    else it stays; it also stays where a wall is in its way. Episodes start anywhere. Arrival emission; the last 29
+    states are the end, one for every cell of the robot.
 
     Examples
     --------

@@ -128,8 +128,8 @@ def bare(function: Callable[..., Any]) -> Any:
 
 
 def inner(function: Callable[..., Any]) -> Any:
-    """A `bare` kernel that only other kernels call, compiled without the way in from Python, which for one that is handed
-    many arrays is longer than the kernel. Tests read it as ``py_func``."""
+    """A `bare` kernel that only other kernels call, compiled without the way in from Python, which for one that is
+    handed many arrays is longer than the kernel. Tests call it as ``py_func``."""
     return _compiled(function, _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 

@@ -1,4 +1,4 @@
-"""Bounds on the value of a POMDP, tightened where good plans lead (Kurniawati, Hsu and Lee 2008; Smith and Simmons 2005).
+"""Bounds on the value of a POMDP, tightened where good plans lead (Kurniawati, Hsu, Lee 2008; Smith, Simmons 2005).
 
 From below a set of vectors, each the value of a plan in every state; from above a value for every certainty, for
 beliefs come by, and between these by the sawtooth: along the line from the certainties through one belief. Work is a
@@ -26,8 +26,8 @@ Indices = NDArray[np.int32]
 
 NODES, ENTRIES, VECTORS, LENGTH, UPWARD, TRIALS, BACKUPS, ACTIVE, POINTS, REVIEWED, THINNED, ROOT = range(12)
 """Places in ``Bounds.counts``: how many beliefs, weights of beliefs and vectors there are, how long the path is and
-whether it is on its way up, how many paths and computations there were, how many vectors and beliefs the bounds are made
-of, how many there were when they were last thinned out, and the root at work."""
+whether it is on its way up, how many paths and computations there were, how many vectors and beliefs the bounds are
+made of, how many there were when they were last thinned out, and the root at work."""
 
 CLOSED, BUSY, FULL = range(3)
 """Why `work` returned: the bounds are as near as wanted, its share is done, an array is full."""
@@ -240,8 +240,8 @@ def linear_upper(corners, informed, stage, joint, seen, e, size):  # type: ignor
 def evaluate(model, bounds, scratch, node, action, with_upper, with_lower):  # type: ignore[no-untyped-def]
     """Bounds of taking ``action`` at a belief: (upper, lower, work done). `spread` is left filled, ``present`` first.
 
-    Bounds of what every event leads to are in ``above`` and ``below``, the vectors in ``choices``. Returns also how many
-    events may come.
+    Bounds of what every event leads to are in ``above`` and ``below``, the vectors in ``choices``. Returns also how
+    many events may come.
     """
     found = spread(model, bounds.first, bounds.states, bounds.weights, node, action, scratch)
     reward = 0.0

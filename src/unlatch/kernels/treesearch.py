@@ -431,8 +431,8 @@ def search(problem, settings, tree, belief, simulations, random):  # type: ignor
 
     A simulation walks down the tree while it knows the history, adds the first history that it does not
     know, and acts at random for the rest of the window, in stretches: where one window takes longer than Ctrl-C should
-    wait, this function is run as Python, and every stretch is a kernel call. With ``leaves`` it ends there instead, with
-    the value of where it has come to: of the state, if there is one row of them, else of the exact belief.
+    wait, this function is run as Python, and every stretch is a kernel call. With ``leaves`` it ends there instead,
+    with the value of where it has come to: of the state, if there is one row of them, else of the exact belief.
     """
     k = belief.shape[0]
     longest = min(settings.depth, tree.size[0] + simulations + 1)

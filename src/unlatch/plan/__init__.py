@@ -1,7 +1,7 @@
 """Planning, and the one call that most of it comes down to: ``unlatch.plan(problem)``.
 
 The package itself can be called: it is the function `unlatch.plan.choose.plan`, which the public name ``unlatch.plan``
-stands for. Python binds that name to the package as soon as anything inside it is imported, so that the two have to be one.
+stands for. Python binds that name to the package as soon as anything inside it is imported: the two have to be one.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ class BeliefTracker:
             repr(reward),
         )  # hashable, whatever they are
         if key not in self._codes:
-            found = self._problem.event_codes(observation, reward)
+            found: tuple[Ints, Ints] = self._problem.event_codes(observation, reward)
             if not any(map(len, found)):
                 return found
             self._codes[key] = found
@@ -160,7 +160,8 @@ class BeliefTracker:
         model, beginning = self._problem.model, self._problem.beginning
         if action is None:
             return () if beginning is None else beginning.names
-        return model.observation_names + plain_observations(model.observation_names, model.symbol_rewards)
+        names: tuple[str, ...] = model.observation_names
+        return names + plain_observations(names, model.symbol_rewards)
 
     def state(self) -> dict[str, object]:
         """What `restore` needs, as plain numbers and lists."""

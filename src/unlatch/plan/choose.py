@@ -109,9 +109,9 @@ def plan(
 ) -> Plan:
     """A planner for ``problem``, the strongest that the time allows, and why it is this one.
 
-    Exact where a horizon is given and few beliefs can be reached within it; point-based where its bounds come within the
-    gap in the time given; else a search that starts from those bounds at every step. A model without states (a PSR, a
-    `PartitionModel`) is searched by `POUCT`.
+    Exact where a horizon is given and few beliefs can be reached within it; point-based where its bounds come within
+    the gap in the time given; else a search that starts from those bounds at every step. A model without states (a
+    PSR, a `PartitionModel`) is searched by `POUCT`.
 
     Parameters
     ----------
@@ -201,7 +201,7 @@ def _by_bounds(
     elif method == "point-based":
         return Plan(solver.policy(), "point-based", f"as asked for; stopped by {stopped}", *bounds)
     else:
-        why = f"the bounds are still {solver.gap:.3g} apart, stopped by {stopped}: they are tightened before every action"
+        why = f"bounds still {solver.gap:.3g} apart, stopped by {stopped}; they are tightened before every action"
     planner = BoundSearch(solver, on_collapse=options["on_collapse"])
     return Plan(planner, "search", why, *bounds)
 

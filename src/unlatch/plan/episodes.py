@@ -166,8 +166,8 @@ def run_episodes(
     Parameters
     ----------
     truth : POMDP or environment
-        An environment is anything with ``reset(seed=...)`` and ``step(action)`` that return what Gymnasium's do. It keeps
-        the score itself, and its states stay hidden: ``occupancy`` is empty. The planner needs a ``model``.
+        An environment is anything with ``reset(seed=...)`` and ``step(action)`` that return what Gymnasium's do. It
+        keeps the score itself, and its states stay hidden: ``occupancy`` is empty. The planner needs a ``model``.
     planner : Planner
         `POUCT`, `ExactPlanner` or anything with ``reset()``, ``action()`` and ``observe(action,
         observation)``; see `Planner`.
@@ -200,10 +200,14 @@ def run_episodes(
         raise UsageError(f"untried must be 'exclude' or 'allow', got {untried!r}")
     if not isinstance(truth, POMDP):
         if reward is not None:
-            raise UsageError("an environment keeps its own score: leave the reward out, or wrap the environment")
+            raise UsageError(
+                "an environment keeps its own score: leave the reward out, or wrap the environment"
+            )
         return _in_environment(truth, planner, episodes, steps, rng, action_map, observation_map, on_collapse)
     if action_map is not None or observation_map is not None:
-        raise UsageError("a POMDP's symbols go by their names: action_map and observation_map are for environments")
+        raise UsageError(
+            "a POMDP's symbols go by their names: action_map and observation_map are for environments"
+        )
     require_memory(
         8 * episodes * (truth.n_states + 4), f"the scores of {episodes} episodes", "run fewer episodes"
     )
@@ -235,7 +239,9 @@ def _in_environment(
     on_collapse: str,
 ) -> Episodes:
     if not hasattr(getattr(planner, "model", None), "action_names"):
-        raise UsageError("to act in an environment, a planner needs the model whose names it speaks: planner.model")
+        raise UsageError(
+            "to act in an environment, a planner needs the model whose names it speaks: planner.model"
+        )
     generator, seed = resolve_rng(rng)
     knows = known_beginning(planner.model) is not None
     played = play_environment(

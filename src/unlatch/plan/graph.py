@@ -53,8 +53,8 @@ class PolicyGraph:
     """What a policy does, as a graph that a person can read.
 
     Situations that differ in nothing that will ever be done are one. ``starts`` are the situations that episodes begin
-    in, with the first observation that leads there (None where there is none). Where more situations can be reached than
-    were asked for, the likeliest are in it and ``complete`` is False.
+    in, with the first observation that leads there (None where there is none). Where more situations can be reached
+    than were asked for, the likeliest are in it and ``complete`` is False.
     """
 
     nodes: tuple[GraphNode, ...]

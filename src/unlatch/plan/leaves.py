@@ -68,19 +68,22 @@ def warn_if_short_sighted(problem: PlanningProblem, depth: int) -> None:
     rewards = problem.expected[problem.legal]
     if float(np.ptp(rewards)) <= _PAYS:
         return
-    distance = 0
-    for distance, reached in enumerate(_reached(problem, problem.rank + 1), start=1):
-        if float(np.ptp(rewards[:, reached])) > _PAYS:
-            break
-    else:
-        return  # nothing that can be reached pays another reward: there is nothing to see
-    if distance > depth:
+    distance = _steps_to_choice(problem, rewards)
+    if distance is not None and distance > depth:
         warnings.warn(
-            f"the search looks {depth} steps ahead, and the nearest choice of rewards lies {distance} steps away: until "
-            "then all actions look alike. Plan with depth='auto', with a greater depth, or by unlatch.solve",
+            f"the search looks {depth} steps ahead, and the nearest choice of rewards lies {distance} steps away: "
+            "until then all actions look alike. Plan with depth='auto', with a greater depth, or by unlatch.solve",
             ShortSightWarning,
             stacklevel=4,
         )
+
+
+def _steps_to_choice(problem: PlanningProblem, rewards: Floats) -> int | None:
+    """Fewest steps within which not all that can be paid is the same; None if it always is."""
+    for distance, reached in enumerate(_reached(problem, problem.rank + 1), start=1):
+        if float(np.ptp(rewards[:, reached])) > _PAYS:
+            return distance
+    return None
 
 
 def leaf_vectors(problem: PlanningProblem, leaf: Any, discount: float) -> Floats:

@@ -23,8 +23,8 @@ __all__ = ["BoundSearch"]
 class BoundSearch:
     """A planner that goes on solving where an episode leads.
 
-    The bounds of ``solver`` are those to begin with, and get tighter as one acts; what is gathered is never less than its
-    lower bound promises. The same number of backups before every action makes the same choices.
+    The bounds of ``solver`` are those to begin with, and get tighter as one acts; what is gathered is never less, on
+    average, than its lower bound promises. The same number of backups before every action makes the same choices.
 
     Parameters
     ----------

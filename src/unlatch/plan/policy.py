@@ -13,7 +13,7 @@ from unlatch.arrays import Floats, Ints, own_errstate
 from unlatch.core import html
 from unlatch.core.alpha_vectors import AlphaVectors
 from unlatch.core.arguments import whole_number
-from unlatch.core.checks import frozen
+from unlatch.core.checks import as_array, finite_floats, frozen
 from unlatch.core.pomdp import POMDP
 from unlatch.core.problem import Problem
 from unlatch.core.reward import Reward, Symbol
@@ -38,8 +38,7 @@ _ENDLESS = {
 @dataclass(frozen=True, eq=False)
 class UpperBound:
     """A bound on the value from above: of every certainty, of every action, of beliefs that were come by, and between
-    them by the sawtooth. In units of the reward, by stage (the steps taken before; one stage where there is no horizon).
-    """
+    them by the sawtooth. In units of the reward, by stage: the steps taken before, one stage without a horizon."""
 
     corners: Floats  # (stages, states)
     informed: Floats  # (stages, actions, states)
@@ -210,7 +209,7 @@ class Policy:
         self._taken = taken
 
     def graph(self, *, max_nodes: int = 200) -> PolicyGraph:
-        """The policy as a graph: situations with their actions, and where every observation leads; see `PolicyGraph`."""
+        """The policy as a graph: situations, their actions, and where every observation leads; see `PolicyGraph`."""
         from unlatch.plan.graph import policy_graph
 
         return policy_graph(self, whole_number("max_nodes", max_nodes, least=1))
@@ -273,13 +272,11 @@ class Policy:
         return weights, self.horizon - whole_number("steps_left", steps_left, least=1, most=self.horizon)
 
 
-# --- policies that were written down --------------------------------------------------------------------------------------
+# --- policies that were written down ----------------------------------------------------------------------------------
 
 
 def _checked_arrays(problem: Problem, arrays: dict[str, Any]) -> dict[str, Any]:
     """What `Policy` is made of, each array of the type and shape that the problem asks for."""
-    from unlatch.core.checks import finite_floats
-
     model = problem.model
     if not isinstance(model, POMDP):
         raise DataError(f"a policy needs the POMDP that it is for, got a {type(model).__name__}")
@@ -287,17 +284,15 @@ def _checked_arrays(problem: Problem, arrays: dict[str, Any]) -> dict[str, Any]:
     horizon = arrays.get("horizon")
     horizon = None if horizon is None else whole_number("horizon", horizon, least=1)
     stages = horizon or 1
-    vectors = _fitting("vectors", finite_floats("vectors", arrays.get("vectors"), ndim=2), (None, states))
+    vectors = _fitting("vectors", _floats(arrays, "vectors", 2), (None, states))
     known = len(vectors)
     legal = _codes("legal", arrays.get("legal"), (None,), 0, model.n_actions)
     points = _codes("upper_stages", arrays.get("upper_stages"), (None,), 0, stages)
-    weights = _fitting(
-        "upper_weights", finite_floats("upper_weights", arrays.get("upper_weights"), ndim=1), (None,)
-    )
+    weights = _fitting("upper_weights", _floats(arrays, "upper_weights", 1), (None,))
     starts = _codes("upper_starts", arrays.get("upper_starts"), (len(points) + 1,), 0, len(weights) + 1)
     if known == 0 or len(legal) == 0 or (weights <= 0).any() or (np.diff(starts) <= 0).any():
         raise DataError("a policy needs plans, legal actions, and weights above zero for every point")
-    values = finite_floats("upper_values", arrays.get("upper_values"), ndim=1)
+    values = _floats(arrays, "upper_values", 1)
     levels = _codes("stages", arrays.get("stages"), (known,), 0, stages)
     if len(np.unique(levels)) != stages:
         raise DataError("stages: a policy needs a plan for every stage", field="stages")
@@ -310,12 +305,12 @@ def _checked_arrays(problem: Problem, arrays: dict[str, Any]) -> dict[str, Any]:
         "upper_bound": UpperBound(
             corners=_fitting(
                 "upper_corners",
-                finite_floats("upper_corners", arrays.get("upper_corners"), ndim=2),
+                _floats(arrays, "upper_corners", 2),
                 (stages, states),
             ),
             informed=_fitting(
                 "upper_informed",
-                finite_floats("upper_informed", arrays.get("upper_informed"), ndim=3),
+                _floats(arrays, "upper_informed", 3),
                 (stages, len(legal), states),
             ),
             stages=points,
@@ -332,6 +327,12 @@ def _checked_arrays(problem: Problem, arrays: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _floats(arrays: dict[str, Any], field: str, ndim: int) -> Floats:
+    if field not in arrays:
+        raise DataError(f"{field}: missing; a policy cannot do without", field=field)
+    return finite_floats(field, arrays[field], ndim=ndim)
+
+
 def _fitting(field: str, array: Any, shape: tuple[int | None, ...]) -> Any:
     fits = array.ndim == len(shape) and all(
         wanted is None or own == wanted for own, wanted in zip(array.shape, shape, strict=True)
@@ -343,8 +344,6 @@ def _fitting(field: str, array: Any, shape: tuple[int | None, ...]) -> Any:
 
 def _codes(field: str, value: Any, shape: tuple[int | None, ...], least: int, beyond: int) -> Ints:
     """Whole numbers from ``least`` to below ``beyond``."""
-    from unlatch.core.checks import as_array
-
     array = as_array(field, value, "an array of whole numbers")
     if array.size == 0:
         array = array.astype(np.int64)

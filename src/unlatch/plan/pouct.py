@@ -164,7 +164,7 @@ class POUCT:
         most = whole_number("max_nodes", max_nodes, least=1, most=_MOST_VISITS)
         stretch = _steps_per_call(self.tables)
         far = depth == "auto"
-        if far:
+        if depth == "auto":
             depth = automatic_depth(self._problem)
             patience = 1 - 1 / (_PATIENCE * depth) if patience is None and discount == 1 else patience
         self.settings = _settings(self._problem, depth, exploration, bonus, discount, patience, most, stretch)

@@ -74,8 +74,8 @@ def solve(
     """A policy for ``problem`` whose value is proven to be within ``gap`` of the best.
 
     What is returned holds true whenever the work ends: at the gap, at the time limit, by Ctrl-C, or where memory does
-    not suffice; ``policy.stopped`` says which. There is no chance in it: the same problem gets the same bounds after the
-    same work.
+    not suffice; ``policy.stopped`` says which. There is no chance in it: the same problem gets the same bounds after
+    the same work.
 
     Parameters
     ----------
@@ -176,8 +176,8 @@ class PointBasedSolver:
     def run(
         self, *, gap: float = 1e-3, time_limit: float | None = None, max_backups: int | None = None
     ) -> str:
-        """Tighten the bounds until they are ``gap`` apart, the time is up or so many more backups were made; returns why
-        it stopped: "gap", "time", "backups", "interrupt" or "memory"."""
+        """Tighten the bounds until they are ``gap`` apart, the time is up or so many more backups were made; returns
+        why it stopped: "gap", "time", "backups", "interrupt" or "memory"."""
         wanted = real_number("gap", gap, 0.0, math.inf)
         seconds = None if time_limit is None else real_number("time_limit", time_limit, 0.0, math.inf)
         most = None if max_backups is None else whole_number("max_backups", max_backups, least=0)
@@ -201,8 +201,8 @@ class PointBasedSolver:
         time_limit: float | None = None,
         max_backups: int | None = None,
     ) -> str:
-        """`run` from another belief, which an episode came to after ``steps_taken`` steps. The bounds of the start get no
-        worse by it."""
+        """`run` from another belief, which an episode came to after ``steps_taken`` steps. The bounds of the start get
+        no worse by it."""
         from unlatch.kernels.pointbased import LENGTH
 
         weights = self.steps.checked_belief(belief)
@@ -278,7 +278,7 @@ class PointBasedSolver:
 
     @own_errstate
     def certain_values(self) -> Floats:
-        """What every state would be worth at most if it were seen (the underlying MDP), in units of the largest reward."""
+        """What every state would be worth at most if it were seen, in units of the largest reward."""
         from unlatch.kernels.pointbased import certain_step
 
         if self.horizon is not None:
@@ -367,10 +367,11 @@ class PointBasedSolver:
 @cache
 def _compile() -> None:
     """Solve something trivial once, so that compiling does not count against a time limit."""
-    sees_nothing = POMDP(np.full((2, 2, 2), 0.5), np.full((2, 2, 2), 0.5), [0.5, 0.5])
+    sees_nothing = POMDP(np.full((2, 2, 2), 0.5), np.full((2, 2, 2), 0.5), np.full(2, 0.5))
     solver = PointBasedSolver(Problem(sees_nothing, Reward.on_states({0: 1.0})))
     solver._prepare()
     solver._tighten(0.1, Budget())
+    assert solver._bounds is not None
     solver._bounds = _roomier(solver._bounds, everything=True)
 
 
@@ -534,8 +535,8 @@ def _roomier(bounds: Bounds, everything: bool = False) -> Bounds:
     counts = bounds.counts
     grown: dict[str, Any] = {}
     if everything or counts[NODES] + 1 >= len(bounds.upper) or 2 * (counts[NODES] + 1) >= len(bounds.table):
-        names = ("stage", "upper", "lower", "best", "checked", "deficit", "point", "optimism", "first")
-        grown |= {name: _doubled(getattr(bounds, name)) for name in names}
+        of_nodes = ("stage", "upper", "lower", "best", "checked", "deficit", "point", "optimism", "first")
+        grown |= {name: _doubled(getattr(bounds, name)) for name in of_nodes}
         grown["table"] = np.full(4 * len(grown["upper"]), NOBODY, dtype=np.int32)
     if counts[ENTRIES] + len(bounds.marks) > len(bounds.weights):
         grown |= {name: _doubled(getattr(bounds, name)) for name in ("states", "weights", "inverse")}

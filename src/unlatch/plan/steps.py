@@ -60,13 +60,13 @@ class StateProblem(TrackedProblem):
 
     def event_name(self, event: int) -> str:
         """What is seen, and what is paid beside it."""
-        name = self.model.observation_names[self.shown[event]]
+        name: str = self.model.observation_names[int(self.shown[event])]
         if self.paid[event] < 0 or self.model.reward_values is None:
             return name
         return f"{name} with reward {self.model.reward_values[self.paid[event]]:g}"
 
     def after(self, belief: Floats, action: int, event: int) -> Floats:
-        """Weights of the next states together with an event (not normalized), ``action`` counted among the legal ones."""
+        """Weights of the next states together with an event, not normalized; ``action`` counts among the legal ones."""
         weights = np.zeros(self.rank)
         for s in np.flatnonzero(belief):
             row = action * self.rank + s

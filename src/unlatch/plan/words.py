@@ -35,8 +35,8 @@ def _certainty(belief: Floats) -> tuple[int, float]:
 
 
 def _by_certainty(graph: PolicyGraph) -> list[str]:
-    """ "Listen until one state is .97 certain, then ...", if that is what the policy does: one action below a certainty,
-    and from there on one for every likeliest state."""
+    """ "Listen until one state is .97 certain, then ...", if that is what the policy does: one action below a
+    certainty, and from there on one for every likeliest state."""
     if not graph.complete:
         return []
     found = [(node.action, *_certainty(node.belief)) for node in graph.nodes]
