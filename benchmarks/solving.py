@@ -2,9 +2,9 @@
 
 ``python benchmarks/solving.py FOLDER [--sarsop PATH] [--seconds 10] [--only files,paper,lake,maze,search]``
 
-FOLDER holds classic ``.POMDP`` files (tiger.95, cheese.95, 4x3.95, shuttle.95, network.95, query.s3, hallway); those that
-are missing are left out. ``--sarsop`` is the program ``pomdpsol`` of the C++ SARSOP, which then runs beside, in turns, on
-the same files for as many seconds. Prints a table for every part.
+FOLDER holds classic ``.POMDP`` files (tiger.95, cheese.95, 4x3.95, shuttle.95, network.95, query.s3, hallway); those
+that are missing are left out. ``--sarsop`` is the program ``pomdpsol`` of the C++ SARSOP, which then runs beside, in
+turns, on the same files for as many seconds. Prints a table for every part.
 """
 
 from __future__ import annotations

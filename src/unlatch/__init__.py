@@ -61,6 +61,8 @@ _HOMES = {
     "save_problem": "files.models.doors",
     "load_policy": "files.models.policies",
     "save_policy": "files.models.policies",
+    "load_solution": "solutions",
+    "save_solution": "solutions",
     # other people's tools
     "to_gymnasium": "bridges.environment",
     "to_pomdp_py": "bridges.pomdp_py",
@@ -248,6 +250,8 @@ if TYPE_CHECKING:
     from unlatch.show.plots import plot_spectrum as plot_spectrum
     from unlatch.show.plots import plot_states as plot_states
     from unlatch.simulation import simulate as simulate
+    from unlatch.solutions import load_solution as load_solution
+    from unlatch.solutions import save_solution as save_solution
 
 
 def __getattr__(name: str) -> Any:

@@ -23,7 +23,7 @@ from unlatch import (
     solve,
 )
 from unlatch.core.progress import listening
-from unlatch.errors import BeliefCollapseError, DataError, UsageError
+from unlatch.errors import BeliefCollapseError, DataError, ModelFileError, UsageError
 
 DISCOUNT = 0.3
 HORIZON = 7
@@ -413,3 +413,17 @@ def test_upper_bounds_everywhere(tiger):
         belief = np.array([p, 1 - p])
         assert bound.value(belief, 0) == pytest.approx(naive.sawtooth(bound, belief), abs=1e-9)
         assert bound.value(belief, 0) >= tiger.value(belief) - 1e-9
+
+
+@pytest.mark.parametrize("ending", ["json", "npz"])
+@pytest.mark.compiled
+def test_files(tiger, tmp_path, ending):
+    path = tmp_path / f"tiger.{ending}"
+    unlatch.save_solution(path, tiger)
+    again = unlatch.load_solution(path)
+    assert (again.lower, again.upper, again.stopped) == (tiger.lower, tiger.upper, "gap")
+    assert again.bounds([0.3, 0.7]) == tiger.bounds([0.3, 0.7])
+    assert unlatch.load_problem(path) == tiger.problem
+    unlatch.save_problem(path, tiger.problem)
+    with pytest.raises(ModelFileError, match="no policy"):
+        unlatch.load_solution(path)
