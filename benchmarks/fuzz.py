@@ -271,11 +271,11 @@ def run(files: int, seed: int, folder: Path, keep: Path, only: int | None) -> Re
             base = rng.choice(models)
             data = edited(base, rng) if rng.random() < 0.5 else mutated(base, rng, models)
             name, attempt = f"{number}.json", try_model
-        _add(report, folder / name, data, attempt, keep)
+        add_file(report, folder / name, data, attempt, keep)
     return report
 
 
-def _add(report: Report, path: Path, data: bytes, attempt: Callable[[Path], str], keep: Path) -> None:
+def add_file(report: Report, path: Path, data: bytes, attempt: Callable[[Path], str], keep: Path) -> None:
     """Write a file, read it, and note what came of it."""
     path.write_bytes(data)
     begun = time.perf_counter()
