@@ -24,9 +24,11 @@ import unlatch
 from unlatch import (
     POMDP,
     Diagnostics,
+    Identification,
     Partition,
     SavedModel,
     domains,
+    identify,
     learn_pomdp,
     load_model,
     save_model,
@@ -137,6 +139,7 @@ class Result:
     episodes: int = 3
     seed: int | None = 17
     diagnostics: Diagnostics = dataclasses.field(default_factory=lambda: Diagnostics().noting("few", "steps"))
+    identified: Identification | None = dataclasses.field(default_factory=lambda: identify(SMALL))
 
 
 # ---------------------------------------------------------------- round trips

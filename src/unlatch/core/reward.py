@@ -43,7 +43,16 @@ class Reward:
     """A goal. Make one by `learned`, `on_observations`, `on_states`, `on_cells` or `on_transitions`.
 
     Rewards on states and cells are paid on leaving the state, whatever the action. Once an episode has ended, nothing
-    is paid.
+    is paid. ``table`` (actions, states, states, observations), with a one where that makes no difference, has the
+    rewards on transitions, and is None otherwise.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> hallway = unlatch.domains.directional_hallway()
+    >>> goal = unlatch.Reward.on_states({"middle": 1.0})
+    >>> round(unlatch.ExactPlanner(hallway, goal, horizon=3).value(), 3)
+    1.299
     """
 
     kind: Literal["symbols", "rewards", "observations", "states", "cells", "transitions"]

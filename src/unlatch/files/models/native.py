@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from unlatch import __version__
 from unlatch.core.diagnostics import Diagnostic, Diagnostics
 from unlatch.core.evidence import Evidence
+from unlatch.core.identification import QUICK_STATES, Identification
 from unlatch.core.partition import Partition
 from unlatch.core.partition_model import PartitionModel
 from unlatch.core.pomdp import POMDP
@@ -74,6 +75,7 @@ _SECTIONS = (
     "reward",
     "discount",
     "evidence",
+    "identified",
     "log_likelihood",
     "options",
     "diagnostics",
@@ -113,6 +115,8 @@ class Learned(Protocol):
     @property
     def evidence(self) -> Evidence | None: ...
     @property
+    def identified(self) -> Identification: ...
+    @property
     def log_likelihood(self) -> float: ...
     @property
     def options(self) -> Any:
@@ -144,6 +148,7 @@ _KINDS: dict[str, Any] = {
     "diagnostics": Diagnostics,
     "extra": Mapping,
     "evidence": Evidence | None,
+    "identified": Identification | None,
     "options": Mapping,
     "log_likelihood": int | float | np.integer | np.floating | None,
     "reward": Reward | None,
@@ -178,6 +183,8 @@ class SavedModel:
         What is to be pursued, if the file says so.
     discount : float, optional
         What a reward one step later counts for, if the file says so.
+    identified : Identification, optional
+        What the log determines of the POMDP, without the extreme models.
     """
 
     pomdp: POMDP | None = None
@@ -191,6 +198,7 @@ class SavedModel:
     log_likelihood: float | None = None
     reward: Reward | None = None
     discount: float | None = None
+    identified: Identification | None = None
 
     def __post_init__(self) -> None:
         for name, kind in _KINDS.items():
@@ -248,6 +256,7 @@ def _of_result(result: Learned) -> SavedModel:
         psr=spectral.partition_model.psr if plain else None,
         partition=result.partition,
         evidence=result.evidence,
+        identified=result.identified if result.pomdp.n_states <= QUICK_STATES else None,
         log_likelihood=result.log_likelihood,
         options=result.options.as_dict(),
         diagnostics=result.diagnostics,
@@ -325,6 +334,7 @@ def content_of(saved: SavedModel, arrays: dict[str, NDArray[Any]] | None = None)
         "reward": None if saved.reward is None else plain_reward(saved.reward, arrays),
         "discount": None if saved.discount is None else float(saved.discount),
         "evidence": None if saved.evidence is None else _plain(saved.evidence.as_dict()),
+        "identified": None if saved.identified is None else _plain(saved.identified.as_dict()),
         "log_likelihood": _plain(saved.log_likelihood),
         "options": _plain(saved.options) or None,
         "diagnostics": [
@@ -478,6 +488,7 @@ def saved_from(content: dict[str, Any], notes: Diagnostics) -> SavedModel:
         + unreachable(pomdp),
         extra=extra,
         evidence=_evidence(content.get("evidence")),
+        identified=_identified(content.get("identified"), pomdp),
         options=_object("options", content.get("options", {})),
         log_likelihood=_log_likelihood(content.get("log_likelihood")),
         reward=None if content.get("reward") is None else read_reward(content["reward"]),
@@ -534,6 +545,14 @@ def _states(section: str, value: Any) -> tuple[int, ...]:
     if not isinstance(value, list) or not all(type(item) is int for item in value):
         raise DataError(f"{section}: terminal must be a list of states, as whole numbers from 0")
     return tuple(value)
+
+
+def _identified(value: Any, pomdp: POMDP | None) -> Identification | None:
+    if value is None:
+        return None
+    if pomdp is None:
+        raise DataError("identified: without a pomdp there is nothing to identify")
+    return Identification.from_dict(_object("identified", value), pomdp)
 
 
 def _evidence(values: Any) -> Evidence | None:
