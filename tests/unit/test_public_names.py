@@ -107,7 +107,16 @@ def test_every_public_name_says_what_it_is(name):
 
 
 @pytest.mark.parametrize(
-    "module", ["unlatch", "unlatch.core.pomdp", "unlatch.core.psr", "unlatch.simulation"]
+    "module",
+    [
+        "unlatch",
+        "unlatch.core.pomdp",
+        "unlatch.core.psr",
+        "unlatch.simulation",
+        "unlatch.files.logs.read",
+        "unlatch.bridges.record",
+        "unlatch.learn.examine.inspection",
+    ],
 )
 @pytest.mark.compiled
 def test_examples_in_docstrings_are_true(module):
