@@ -49,7 +49,8 @@ def test_the_gymnasium_recipe_runs_where_gymnasium_is(
     exec(compiled, names)
     log = names["log"]
     assert isinstance(log, unlatch.Trajectory)
-    assert log.n_episodes == 2_000
+    assert len(log) == 15_000
+    assert log.n_episodes > 1_000
     assert log.terminated is not None
     assert unlatch.read_log("lake.csv") == log
 
