@@ -42,6 +42,10 @@ _HOMES = {
     "Partition": "core.partition",
     "PartitionModel": "core.partition_model",
     "Reward": "core.reward",
+    "Problem": "core.problem",
+    "AlphaVectors": "core.alpha_vectors",
+    "with_emission": "core.emission",
+    "paying_model": "core.paying",
     "Evidence": "core.evidence",
     "Diagnostic": "core.diagnostics",
     "Diagnostics": "core.diagnostics",
@@ -50,9 +54,18 @@ _HOMES = {
     # files
     "read_log": "files.logs",
     "write_log": "files.logs",
-    "save_model": "files.models",
-    "load_model": "files.models",
-    "SavedModel": "files.models",
+    "save_model": "files.models.doors",
+    "load_model": "files.models.doors",
+    "SavedModel": "files.models.native",
+    "load_problem": "files.models.doors",
+    "save_problem": "files.models.doors",
+    "load_policy": "files.models.policies",
+    "save_policy": "files.models.policies",
+    # other people's tools
+    "to_gymnasium": "bridges.environment",
+    "to_pomdp_py": "bridges.pomdp_py",
+    "from_arrays": "bridges.arrays",
+    "to_arrays": "bridges.arrays",
     # learning: the whole way
     "learn_pomdp": "learn.pipeline",
     "learn_psr": "learn.pipeline",
@@ -114,11 +127,26 @@ _HOMES = {
     "check_model": "compare.check",
     "ModelCheck": "compare.check",
     "ErrorBound": "compare.bounds",
-    # pictures
+    # pictures, and the page of all of them
     "plot_states": "show.plots",
-    "plot_spectrum": "show.plots",
+    "plot_comparison": "show.plots",
     "plot_matrix": "show.plots",
+    "plot_belief": "show.plots",
     "draw_models": "show.plots",
+    # the installation
+    "doctor": "installation",
+    "Installation": "installation",
+    "plot_spectrum": "show.plots_of_learning",
+    "plot_evidence": "show.plots_of_learning",
+    "plot_learning_curves": "show.plots_of_learning",
+    "plot_search_tree": "show.plots_of_planning",
+    "plot_value": "show.plots_of_planning",
+    "plot_policy_graph": "show.plots_of_planning",
+    "save_plot": "show.figure",
+    "report_html": "show.report",
+    "write_report": "show.report",
+    "to_dot": "show.graphs",
+    "to_mermaid": "show.graphs",
 }
 
 _MODULES = ("domains", "errors")
@@ -130,6 +158,10 @@ if TYPE_CHECKING:
 
     from unlatch import domains as domains
     from unlatch import errors as errors
+    from unlatch.bridges.arrays import from_arrays as from_arrays
+    from unlatch.bridges.arrays import to_arrays as to_arrays
+    from unlatch.bridges.environment import to_gymnasium as to_gymnasium
+    from unlatch.bridges.pomdp_py import to_pomdp_py as to_pomdp_py
     from unlatch.compare.bounds import ErrorBound as ErrorBound
     from unlatch.compare.bounds import cramer_rao_bound as cramer_rao_bound
     from unlatch.compare.check import ModelCheck as ModelCheck
@@ -141,24 +173,34 @@ if TYPE_CHECKING:
     from unlatch.compare.errors import transition_l1 as transition_l1
     from unlatch.compare.errors import true_partition as true_partition
     from unlatch.compare.match_states import match_states as match_states
+    from unlatch.core.alpha_vectors import AlphaVectors as AlphaVectors
     from unlatch.core.diagnostics import Diagnostic as Diagnostic
     from unlatch.core.diagnostics import Diagnostics as Diagnostics
+    from unlatch.core.emission import with_emission as with_emission
     from unlatch.core.evidence import Evidence as Evidence
     from unlatch.core.identification import Direction as Direction
     from unlatch.core.identification import Identification as Identification
     from unlatch.core.identification import Zero as Zero
     from unlatch.core.partition import Partition as Partition
     from unlatch.core.partition_model import PartitionModel as PartitionModel
+    from unlatch.core.paying import paying_model as paying_model
     from unlatch.core.pomdp import POMDP as POMDP
+    from unlatch.core.problem import Problem as Problem
     from unlatch.core.psr import PSR as PSR
     from unlatch.core.reward import Reward as Reward
     from unlatch.core.trajectory import Trajectory as Trajectory
     from unlatch.errors import BeliefCollapseWarning as BeliefCollapseWarning
     from unlatch.files.logs import read_log as read_log
     from unlatch.files.logs import write_log as write_log
-    from unlatch.files.models import SavedModel as SavedModel
-    from unlatch.files.models import load_model as load_model
-    from unlatch.files.models import save_model as save_model
+    from unlatch.files.models.doors import load_model as load_model
+    from unlatch.files.models.doors import load_problem as load_problem
+    from unlatch.files.models.doors import save_model as save_model
+    from unlatch.files.models.doors import save_problem as save_problem
+    from unlatch.files.models.native import SavedModel as SavedModel
+    from unlatch.files.models.policies import load_policy as load_policy
+    from unlatch.files.models.policies import save_policy as save_policy
+    from unlatch.installation import Installation as Installation
+    from unlatch.installation import doctor as doctor
     from unlatch.learn.baselines.baum_welch import EMResult as EMResult
     from unlatch.learn.baselines.baum_welch import learn_em as learn_em
     from unlatch.learn.baselines.tensor import ActionVerdict as ActionVerdict
@@ -199,10 +241,22 @@ if TYPE_CHECKING:
     from unlatch.plan.goals import states_where as states_where
     from unlatch.plan.pouct import POUCT as POUCT
     from unlatch.plan.pouct import SearchResult as SearchResult
+    from unlatch.show.figure import save_plot as save_plot
+    from unlatch.show.graphs import to_dot as to_dot
+    from unlatch.show.graphs import to_mermaid as to_mermaid
     from unlatch.show.plots import draw_models as draw_models
+    from unlatch.show.plots import plot_belief as plot_belief
+    from unlatch.show.plots import plot_comparison as plot_comparison
     from unlatch.show.plots import plot_matrix as plot_matrix
-    from unlatch.show.plots import plot_spectrum as plot_spectrum
     from unlatch.show.plots import plot_states as plot_states
+    from unlatch.show.plots_of_learning import plot_evidence as plot_evidence
+    from unlatch.show.plots_of_learning import plot_learning_curves as plot_learning_curves
+    from unlatch.show.plots_of_learning import plot_spectrum as plot_spectrum
+    from unlatch.show.plots_of_planning import plot_policy_graph as plot_policy_graph
+    from unlatch.show.plots_of_planning import plot_search_tree as plot_search_tree
+    from unlatch.show.plots_of_planning import plot_value as plot_value
+    from unlatch.show.report import report_html as report_html
+    from unlatch.show.report import write_report as write_report
     from unlatch.simulation import simulate as simulate
 
 

@@ -98,6 +98,14 @@ def read_log(
     -------
     Trajectory
         Symbols in sorted order (`sorted_names`); what was noticed on the way is in its ``diagnostics``.
+
+    Examples
+    --------
+    >>> import io
+    >>> import unlatch
+    >>> text = b"action,observation,reward\\nlisten,hear-left,-1\\nopen-right,hear-left,10\\n"
+    >>> unlatch.read_log(io.BytesIO(text))  # or a path
+    Trajectory(2 steps, 1 episodes, 2 actions, 1 observations, rewards)
     """
     if not isinstance(missing, str) or missing not in get_args(Missing):
         raise UsageError(f"missing must be 'refuse' or 'split', got {missing!r:.40}")
@@ -264,6 +272,14 @@ def write_log(path: PathLike, log: Trajectory) -> None:
     more than one, probability if it has probabilities and terminated if it tells its endings. A first observation is a
     row before the first step of its episode, in which only observation and episode are filled. Names that a
     spreadsheet would take for a formula are quoted.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> log = unlatch.Trajectory.from_symbols(["left", "right"], ["wall", "door"])
+    >>> unlatch.write_log("log.csv", log)
+    >>> unlatch.read_log("log.csv") == log
+    True
     """
     if not isinstance(log, Trajectory):
         raise UsageError(f"a Trajectory can be written as a log, got {type(log).__name__}")

@@ -92,6 +92,16 @@ class LearnResult:
     zero_support : ZeroSupport or None
         What the log says about every probability that is zero; None if there was no time to ask, and for the plain
         spectral model.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> log = unlatch.simulate(unlatch.domains.tiger(), 20_000, rng=0)
+    >>> result = unlatch.learn_pomdp(log, refine=None, rng=0)  # the spectral model alone, which is instant
+    >>> result.states, result.partition, result.seed
+    (2, Partition({0}, {1}), 0)
+    >>> result.pomdp.transitions.shape, result.pomdp.observations.shape
+    ((3, 2, 2), (3, 2, 6))
     """
 
     pomdp: POMDP
@@ -645,6 +655,13 @@ def learn_psr(
     """Learn a linear PSR: predictions without hidden states. It knows nothing of endings and first observations.
 
     Parameters as in `learn_pomdp`.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> log = unlatch.simulate(unlatch.domains.tiger(), 20_000, rng=0)
+    >>> unlatch.learn_psr(log, rng=0)
+    PSR(rank 2, 3 actions, 6 observations)
     """
     generator, _ = resolve_rng(rng)
     _, hankel, factorization = factorize_log(

@@ -75,6 +75,16 @@ class ExactPlanner:
     ------
     ResourceLimitError
         When planning, if there are more beliefs than ``max_beliefs`` at every accepted distance.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> tiger = unlatch.domains.tiger()
+    >>> planner = unlatch.ExactPlanner(tiger, horizon=10)
+    >>> round(planner.value(), 3)
+    9.438
+    >>> tiger.action_names[planner.action([0.97, 0.03], steps_left=3)]
+    'listen'
     """
 
     def __init__(
