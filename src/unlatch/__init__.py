@@ -11,7 +11,7 @@
 
 The five calls that most work is made of:
 
-    read_log(path)                  a log of actions and observations (and rewards), from CSV
+    read_log(path)                  a log of actions and observations (and rewards), from CSV, Parquet, data frames, ...
     learn_pomdp(log)                how many hidden states, how each action moves them, what each shows
     save_model, load_model          a model, its evidence and how it was made, to and from a file
     POUCT(model, reward)            a planner: action() says what to do, observe() is told what was seen
@@ -52,8 +52,6 @@ _HOMES = {
     # simulation
     "simulate": "simulation",
     # files
-    "read_log": "files.logs",
-    "write_log": "files.logs",
     "save_model": "files.models.doors",
     "load_model": "files.models.doors",
     "SavedModel": "files.models.native",
@@ -66,6 +64,12 @@ _HOMES = {
     "to_pomdp_py": "bridges.pomdp_py",
     "from_arrays": "bridges.arrays",
     "to_arrays": "bridges.arrays",
+    "read_log": "files.logs.read",
+    "iterate_log": "files.logs.read",
+    "LogChunk": "files.logs.chunks",
+    "write_log": "files.logs.write",
+    "record": "bridges.record",
+    "from_minari": "bridges.minari_datasets",
     # learning: the whole way
     "learn_pomdp": "learn.pipeline",
     "learn_psr": "learn.pipeline",
@@ -77,6 +81,9 @@ _HOMES = {
     "RefineResult": "learn.likelihood.refine",
     # learning: what a log can tell, before and after
     "examine": "learn.examine.log",
+    "inspect_log": "learn.examine.inspection",
+    "LogSummary": "learn.examine.inspection",
+    "SymbolCount": "learn.examine.inspection",
     "examine_model": "learn.examine.model",
     "undetermined_entries": "learn.identify.entries",
     "Undetermined": "learn.identify.entries",
@@ -161,7 +168,9 @@ if TYPE_CHECKING:
     from unlatch.bridges.arrays import from_arrays as from_arrays
     from unlatch.bridges.arrays import to_arrays as to_arrays
     from unlatch.bridges.environment import to_gymnasium as to_gymnasium
+    from unlatch.bridges.minari_datasets import from_minari as from_minari
     from unlatch.bridges.pomdp_py import to_pomdp_py as to_pomdp_py
+    from unlatch.bridges.record import record as record
     from unlatch.compare.bounds import ErrorBound as ErrorBound
     from unlatch.compare.bounds import cramer_rao_bound as cramer_rao_bound
     from unlatch.compare.check import ModelCheck as ModelCheck
@@ -190,8 +199,10 @@ if TYPE_CHECKING:
     from unlatch.core.reward import Reward as Reward
     from unlatch.core.trajectory import Trajectory as Trajectory
     from unlatch.errors import BeliefCollapseWarning as BeliefCollapseWarning
-    from unlatch.files.logs import read_log as read_log
-    from unlatch.files.logs import write_log as write_log
+    from unlatch.files.logs.chunks import LogChunk as LogChunk
+    from unlatch.files.logs.read import iterate_log as iterate_log
+    from unlatch.files.logs.read import read_log as read_log
+    from unlatch.files.logs.write import write_log as write_log
     from unlatch.files.models.doors import load_model as load_model
     from unlatch.files.models.doors import load_problem as load_problem
     from unlatch.files.models.doors import save_model as save_model
@@ -206,6 +217,9 @@ if TYPE_CHECKING:
     from unlatch.learn.baselines.tensor import ActionVerdict as ActionVerdict
     from unlatch.learn.baselines.tensor import TensorResult as TensorResult
     from unlatch.learn.baselines.tensor import learn_tensor as learn_tensor
+    from unlatch.learn.examine.inspection import LogSummary as LogSummary
+    from unlatch.learn.examine.inspection import SymbolCount as SymbolCount
+    from unlatch.learn.examine.inspection import inspect_log as inspect_log
     from unlatch.learn.examine.log import examine as examine
     from unlatch.learn.examine.model import examine_model as examine_model
     from unlatch.learn.identify.entries import Undetermined as Undetermined

@@ -37,7 +37,9 @@ _MOST_STEPS = 2_000_000_000
 )
 @click.option("--policy", metavar="P,P,...", help="Probability of every action; uniform by default.")
 @click.option("--seed", type=SEED, help="Seed; drawn and printed if not given.")
-@click.option("-o", "--output", type=OUTPUT, required=True, help="The log to write (CSV).")
+@click.option(
+    "-o", "--output", type=OUTPUT, required=True, help="The log to write (.csv, .csv.gz, .parquet, .npz)."
+)
 def simulate(
     domain: str,
     steps: int,
@@ -50,11 +52,12 @@ def simulate(
     """Sample a log of blind exploration in DOMAIN, which is a domain's name or a model file."""
     from unlatch.core.random import resolve_rng
     from unlatch.files.atomic import check_target
-    from unlatch.files.logs import write_log
+    from unlatch.files.logs.write import check_log_target, write_log
     from unlatch.show.screen import screen
     from unlatch.simulation import simulate as simulate_log
 
     check_target(output, not_over=(Path(domain),) if Path(domain).suffix else ())
+    check_log_target(output)
     model = domain_or_model(domain)
     generator, used = resolve_rng(seed)
     with progress():
