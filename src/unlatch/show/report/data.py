@@ -144,11 +144,11 @@ def _refuse_shapes(pomdp: POMDP, intervals: Intervals | None, verdicts: Verdicts
 
 
 def _verdicts(summary: Summary, pomdp: POMDP) -> Verdicts | None:
-    """What certificate and partition say of single numbers; None where neither says anything."""
+    """What proof and partition say of single numbers; None where neither says anything."""
     if summary.determined:
         shapes = (pomdp.transitions.shape, pomdp.observations.shape, pomdp.initial.shape)
         rests = " It rests on zeros of the model, which are estimates." if _rests(summary) else ""
-        said = "determined: no other model of this size near this one has the same process (certificate)."
+        said = "determined: no other model of this size near this one has the same process (proved)."
         transitions, observations, initial = (np.full(shape, DETERMINED) for shape in shapes)
         return Verdicts(transitions, observations, initial, said + rests)
     entries = summary.undetermined
@@ -162,7 +162,7 @@ def _verdicts(summary: Summary, pomdp: POMDP) -> Verdicts | None:
 
 
 def _rests(summary: Summary) -> bool:
-    return summary.certificate is not None and bool(summary.certificate.zeros) and summary.steps is not None
+    return summary.identified is not None and bool(summary.identified.zeros) and summary.steps is not None
 
 
 def _is_own(summary: Summary, pomdp: POMDP, log: Trajectory) -> bool:

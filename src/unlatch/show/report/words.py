@@ -55,9 +55,11 @@ def header(data: ReportData, parts: Sequence[tuple[str, str]]) -> Markup:
 def _in_brief(data: ReportData) -> Iterator[tuple[str, str]]:
     """The four questions that come first. Every answer is a number or a verdict that the page has in full."""
     yield counted(data.pomdp.n_states, "hidden state"), _how_sure(data)
-    certificate = data.summary.certificate
-    verdict = f"{NOT_COMPUTED}" if certificate is None else f"locally {certificate.verdict}"
-    yield "the numbers, by the process", verdict.replace("locally not examined", "not examined")
+    found = data.summary.identified
+    yield (
+        "the numbers, by the process",
+        f"{NOT_COMPUTED}" if found is None else found.reason.partition(":")[0],
+    )
     check = data.check
     if check is None or not check.windows:
         yield "predictions", NOT_COMPUTED
@@ -93,7 +95,7 @@ def summary_section(data: ReportData) -> Markup:
     notes = list(summary.diagnostics)
     repaired = [note for note in notes if note.name in _REPAIRS]
     noticed = [note for note in notes if note.name not in _REPAIRS]
-    proved = partition_sentences(summary) or _certified(data)
+    proved = partition_sentences(summary)
     parts = [
         tag("h3", "How many states, and why"),
         tag(
@@ -116,11 +118,6 @@ def summary_section(data: ReportData) -> Markup:
             0, paragraph("The search was cut short: this is the best model seen, not the end of the search.")
         )
     return section("summary", "Summary", *parts)
-
-
-def _certified(data: ReportData) -> list[str]:
-    certificate = data.summary.certificate
-    return [] if certificate is None else [f"the process of this model: {certificate}"]
 
 
 def _unknown_count() -> Markup:
