@@ -23,6 +23,7 @@ NARROWEST = 82
 
 _SHADES = 10
 _MOST_BLOCKS = 6000
+_LARGEST_BLOCK = 34.0
 _CELLS = 8
 """Fills of cells that the style sheet knows."""
 
@@ -127,13 +128,15 @@ def blocks_svg(pomdp: POMDP, action: int, partition: Partition | None = None, la
     """Where every state leads and what it shows, as squares that are darker where it is likelier."""
     order = layout.block_order(pomdp, partition)
     n_states, n_symbols = pomdp.n_states, pomdp.n_observations
-    side = max(4.0, min(15.0, 840 / (n_states + n_symbols + 2)))
+    side = max(4.0, min(_LARGEST_BLOCK, 1000 / (n_states + n_symbols + 2)))
     margin, gap = 80.0, 2 * side
     shown = np.where(pomdp.showing[:, None], pomdp.observations[action], 0.0)
     squares = join(
         [
             *_squares(pomdp.transitions[action][order][:, order], margin, 10.0, side),
             *_squares(shown[order], margin + n_states * side + gap, 10.0, side),
+            *_written(pomdp.transitions[action][order][:, order], margin, 10.0, side),
+            *_written(shown[order], margin + n_states * side + gap, 10.0, side),
         ]
     )
     frames = [
@@ -186,6 +189,16 @@ def _squares(values: Floats, x: float, y: float, side: float) -> Iterable[Markup
                 f"M{x + side * column:.4g} {y + side * row:.4g}{size}" for row, column in places.tolist()
             )
             yield tag("path", d=path, class_="square", opacity=round(0.1 + 0.9 * shade / _SHADES, 2))
+
+
+def _written(values: Floats, x: float, y: float, side: float) -> Iterable[Markup]:
+    """The numbers, where squares are large enough for them."""
+    if side < 26:
+        return
+    for row, column in np.argwhere(values >= layout.SHOWN).tolist():
+        value = float(values[row, column])
+        place = {"x": x + side * (column + 0.5), "y": y + side * (row + 0.5)}
+        yield tag("text", f"{value:.2f}", class_="inside light" if value > 0.5 else "inside", **place)
 
 
 # --- small charts ----------------------------------------------------------------------------------------

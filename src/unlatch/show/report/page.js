@@ -233,7 +233,7 @@
     byId("goal-table").replaceChildren(frame);
   };
 
-  const goal = byId("goal");
+  const goal = byId("goal"); // left out of pages about very large models
   const choose = () => {
     outlook = outlookOf(goal.value);
     const number = Number(goal.value.slice(1));
@@ -245,14 +245,14 @@
     byId("goal-told").textContent = `Goal: ${said}.`;
     tell();
   };
-  goal.addEventListener("change", choose);
+  if (goal) goal.addEventListener("change", choose);
   document.addEventListener("click", (event) => {
     const node = event.target instanceof Element ? event.target.closest(".state") : null;
-    if (!node) return;
+    if (!node || !goal) return;
     goal.value = `s${node.dataset.state}`;
     choose();
   });
 
   draw();
-  choose();
+  if (goal) choose();
 })();
