@@ -46,7 +46,8 @@ def graph_section(data: ReportData) -> Markup:
         "States are circles, with what they show below them; an arrow is as wide as the move is likely, dashed "
         f"below .1, and left out below {layout.SHOWN}. "
         if layout.fits_graph(pomdp)
-        else "A row for every state: left where it leads, right what it shows; the darker the likelier. "
+        else "A row for every state: left where it leads (columns in the order of the rows), right what it shows; the "
+        "darker the likelier. "
     )
     if shaded is not None and not shaded.is_trivial:
         legend += "States with the same letter show the same under every full-rank action. "

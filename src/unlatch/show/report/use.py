@@ -218,7 +218,7 @@ def _static_goals(pomdp: POMDP) -> Iterator[Markup]:
         (f"symbol {name}", goals.observation_goal(pomdp, o)) for o, name in enumerate(pomdp.observation_names)
     ]
     rows = [_goal_row(pomdp, name, goal) for name, goal in wanted]
-    header = ["goal", "value, at most", "steps, at least", "first action by that"]
+    header = ["goal", "value, at most", "steps, at least", "first action by value"]
     yield tag(
         "details",
         tag("summary", "Every goal, from the start"),
@@ -232,8 +232,9 @@ def _goal_row(pomdp: POMDP, name: str, goal: goals.Goal) -> list[object]:
     found = goals.outlook(pomdp, goal)
     action, value = goals.first_action(pomdp, found.values, pomdp.initial)
     least = goals.least_steps(found.steps, pomdp.initial)
+    move = "there already" if least == 0 else "out of reach" if value <= 0 else pomdp.action_names[action]
     said = f"{least:.1f}" if np.isfinite(least) else "may be missed for ever"
-    return [name, f"{value:.3f}", said, pomdp.action_names[action] if value > 0 else "out of reach"]
+    return [name, f"{value:.3f}", said, move]
 
 
 def _reward_table(pomdp: POMDP) -> Markup | None:
@@ -250,7 +251,7 @@ def _reward_table(pomdp: POMDP) -> Markup | None:
         action, value = goals.first_action(pomdp, values, belief)
         rows.append([name, f"{value:.3f}", pomdp.action_names[action]])
     caption = f"All that is earned, times {goals.DISCOUNT} for every step before"
-    return table(["belief", "value, at most", "first action by that"], rows, caption=caption)
+    return table(["belief", "value, at most", "first action by value"], rows, caption=caption)
 
 
 # --- for the script ---------------------------------------------------------------------------------------
