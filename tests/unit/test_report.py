@@ -200,7 +200,8 @@ def test_a_bare_model_says_what_was_not_computed():
     assert "Predictive check: not computed." in text
     assert "A log simulated from the model itself" in text
     assert "Nothing is on record with this model." in text
-    assert "no other model of 2 states" in text
+    assert "determined" in text
+    assert "identified: proved" in text
 
 
 def test_every_number_of_the_model_is_there():
@@ -233,6 +234,14 @@ def test_intervals_verdicts_and_truth_stand_beside_the_numbers():
     assert "tiger-left is tiger-left" in text
     with pytest.raises(DataError, match=r"intervals.initial: shape \(3,\), expected \(2, 2\)"):
         report_html(TIGER, intervals=SimpleNamespace(**{**vars(ends), "initial": np.zeros(3)}))
+
+
+def test_what_the_process_leaves_open_is_marked_with_its_range():
+    first, _ = domains.unidentifiable_pair()
+    text = said(report_html(first))
+    assert "bounded: models with the same process and other numbers were found" in text
+    assert "other models with the same process have other numbers here" in text
+    assert re.search(r"~0\.\d{3} ~0\.\d{3}–[01]\.\d{3}", text)
 
 
 def test_a_truth_of_another_size_is_not_compared():

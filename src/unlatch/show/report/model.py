@@ -10,7 +10,7 @@ import numpy as np
 from unlatch.arrays import Floats
 from unlatch.core.pomdp import POMDP
 from unlatch.show import layout
-from unlatch.show.report.data import DETERMINED, OPEN, ReportData
+from unlatch.show.report.data import OPEN, ReportData
 from unlatch.show.report.graph import blocks_svg, graph_svg
 from unlatch.show.report.markup import Markup, listing, paragraph, section, table, tag
 from unlatch.show.report.words import NOT_COMPUTED
@@ -30,6 +30,7 @@ _LISTED = 5e-4
 _SIDE_BY_SIDE = 3.6
 """Units of the layout's plane up to which two graphs stand side by side."""
 
+_ARRAYS = ("transitions", "observations", "initial")
 _MEANINGLESS = " (never tried in the log: these rows mean nothing)"
 
 
@@ -136,6 +137,13 @@ def _legend(data: ReportData) -> Markup:
     )
     verdicts = f"Verdicts: {NOT_COMPUTED}." if data.verdicts is None else f"Verdicts: {data.verdicts.meaning}"
     true = ["In brackets: the true number."] if data.truth is not None and data.truth.matched else []
+    if data.ranges is not None and any(
+        np.ptp(getattr(data.ranges, name), axis=-1).max() > _LISTED for name in _ARRAYS
+    ):
+        true.append(
+            "~: other models with the same process have other numbers here; below, the range that was found, which may "
+            "be wider."
+        )
     zeros = "A dot is a probability below .0005; lists leave those out."
     return listing([intervals, verdicts, *true, zeros], "note")
 
@@ -169,15 +177,28 @@ def _action_tables(data: ReportData, action: int, budget: int) -> tuple[list[Mar
 
 
 class _Numbers(NamedTuple):
-    """A table of probabilities with what is known of each: its interval, a word, the true number; None if unknown."""
+    """A table of probabilities with what is known of each; None where nothing is.
+
+    Its interval, a word, the true number, and the range of what models with the same process have.
+    """
 
     values: Floats
     ends: Any = None
     words: Any = None
     true: Any = None
+    ranges: Any = None
+
+    @property
+    def by_row(self) -> bool:
+        """Whether words are about rows: then they stand once, at their end."""
+        return self.words is not None and bool(
+            (self.words == self.words[:, :1]).all() and (self.words != "").any()
+        )
 
     def is_open(self, row: int, column: int) -> bool:
-        return self.words is not None and str(self.words[row, column]) == OPEN
+        if self.words is not None and str(self.words[row, column]) == OPEN:
+            return True
+        return self.ranges is not None and bool(np.ptp(self.ranges[row, column]) > _LISTED)
 
     def element(self, name: str, row: int, column: int) -> Markup:
         """One number as an element of that name: a cell of a matrix, or an entry of a list."""
@@ -187,11 +208,12 @@ class _Numbers(NamedTuple):
         parts: list[object] = ["~" + said if is_open else said]
         if self.true is not None:
             parts.append(tag("small", f" [{self.true[row, column]:.3f}]"))
-        if self.ends is not None:
-            low, high = self.ends[row, column]
-            parts += [tag("br"), tag("small", f"{low:.3f}–{high:.3f}")]
-        word = "" if self.words is None else str(self.words[row, column])
-        if word not in ("", OPEN, DETERMINED):
+        for ends, sign in ((self.ends, ""), (self.ranges if is_open else None, "~")):
+            if ends is not None:
+                low, high = ends[row, column]
+                parts += [tag("br"), tag("small", f"{sign}{low:.3f}–{high:.3f}")]
+        word = "" if self.words is None or self.by_row else str(self.words[row, column])
+        if word not in ("", OPEN):
             parts += [tag("br"), tag("small", word)]
         return tag(name, *parts, class_=f"{shade} open".strip() if is_open else shade or None)
 
@@ -203,6 +225,7 @@ def _known(data: ReportData, array: str, values: Floats, where: Any) -> _Numbers
         _taken(None if data.intervals is None else getattr(data.intervals, array), where),
         _taken(None if data.verdicts is None else getattr(data.verdicts, array), where),
         _taken(_true_array(data, array), where),
+        _taken(None if data.ranges is None else getattr(data.ranges, array), where),
     )
 
 
@@ -235,24 +258,23 @@ def _true_array(data: ReportData, array: str) -> Floats | None:
 
 def _laid_out(caption: str, rows: Sequence[str], columns: Sequence[str], numbers: _Numbers) -> Markup:
     """A matrix where it is not too wide, else for every row its likely entries, the likeliest first."""
-    if len(columns) <= _WIDEST_MATRIX:
-        body = [
-            [name, *(numbers.element("td", row, column) for column in range(len(columns)))]
-            for row, name in enumerate(rows)
-        ]
-        return table(["state", *columns], body, caption=caption, class_="matrix")
-    lists = [
-        [name, tag("td", *_entries(columns, numbers, row), class_="entries")] for row, name in enumerate(rows)
-    ]
-    return table(["state", "with probability"], lists, caption=caption, class_="sparse")
+    as_matrix = len(columns) <= _WIDEST_MATRIX
+    by_row = numbers.by_row
+    header = ["state", *(columns if as_matrix else ["with probability"]), *(["verdict"] if by_row else [])]
+    body = []
+    for row, name in enumerate(rows):
+        if as_matrix:
+            line = [numbers.element("td", row, column) for column in range(len(columns))]
+        else:
+            line = [tag("td", *_entries(columns, numbers, row), class_="entries")]
+        said = [tag("td", numbers.words[row, 0], class_="entries")] if by_row else []
+        body.append([name, *line, *said])
+    return table(header, body, caption=caption, class_="matrix" if as_matrix else "sparse")
 
 
 def _entries(columns: Sequence[str], numbers: _Numbers, row: int) -> Iterator[Markup]:
-    listed = numbers.values[row] >= _LISTED
-    if numbers.words is not None:
-        listed = listed | (numbers.words[row] == OPEN)
     for column in np.argsort(-numbers.values[row], kind="stable").tolist():
-        if listed[column]:
+        if numbers.values[row, column] >= _LISTED or numbers.is_open(row, column):
             yield tag("span", columns[column], " ", numbers.element("b", row, column), class_="entry")
 
 
