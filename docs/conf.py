@@ -9,6 +9,7 @@ from __future__ import annotations
 import posixpath
 import re
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from sphinx.application import Sphinx
@@ -17,7 +18,6 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
 import page_tables  # noqa: E402
-
 import unlatch  # noqa: E402
 
 project = "unlatch"
@@ -25,7 +25,6 @@ author = "the authors of unlatch"
 version = release = unlatch.__version__
 root_doc = "docs/index"
 include_patterns = ["docs/**.md", "README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md"]
-exclude_patterns = ["docs/results/**"]  # tables that runs made, linked as files
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 html_theme = "furo"
 html_title = f"unlatch {version}"
@@ -37,6 +36,9 @@ autodoc_typehints = "none"  # docstrings say it in words
 default_role = "literal"  # `name` in a docstring is code
 napoleon_use_rtype = False
 napoleon_use_ivar = True
+suppress_warnings = [
+    "ref.python"
+]  # words of a shape, such as "actions", are taken for names that several classes have
 
 _START = "<!DOCTYPE html><meta http-equiv='refresh' content='0; url=docs/index.html'>\n"
 
@@ -49,6 +51,11 @@ def setup(app: Sphinx) -> None:
 def _completed(app: Sphinx, name: str, source: list[str]) -> None:
     if name == root_doc:
         source[0] += _contents(source[0])
+    elif name == "docs/reproduction":
+        tables = (path.relative_to(ROOT) for path in sorted(ROOT.glob("docs/results/*.md")))
+        source[0] += _tree(table.as_posix() for table in tables)
+    elif name.startswith("docs/results/") and not source[0].startswith("# "):
+        source[0] = f"# {posixpath.basename(name)}\n\n{source[0]}"  # a table by itself
     elif name == "docs/reference":
         source[0] = _with_docstrings(source[0])
 
@@ -58,9 +65,13 @@ def _contents(text: str) -> str:
     trees = []
     for section in re.split(r"^## ", text, flags=re.M)[1:]:
         pages = [posixpath.normpath(f"docs/{link}") for link in re.findall(r"\]\(([^)#]+\.md)\)", section)]
-        entries = "\n".join(f"/{page.removesuffix('.md')}" for page in dict.fromkeys(pages))
-        trees.append(f"\n\n```{{toctree}}\n:hidden:\n:caption: {section.splitlines()[0]}\n\n{entries}\n```\n")
+        trees.append(_tree(dict.fromkeys(pages), caption=section.splitlines()[0]))
     return "".join(trees)
+
+
+def _tree(pages: Iterable[str], caption: str = "") -> str:
+    entries = "\n".join(f"/{page.removesuffix('.md')}" for page in pages)
+    return f"\n\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{entries}\n```\n"
 
 
 def _with_docstrings(text: str) -> str:
