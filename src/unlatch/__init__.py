@@ -112,14 +112,24 @@ _HOMES = {
     "true_partition": "compare.errors",
     "cramer_rao_bound": "compare.bounds",
     "ErrorBound": "compare.bounds",
-    # pictures
+    # pictures, and the page of all of them
     "plot_states": "show.plots",
-    "plot_spectrum": "show.plots",
+    "plot_comparison": "show.plots",
     "plot_matrix": "show.plots",
+    "plot_belief": "show.plots",
     "draw_models": "show.plots",
     # the installation
     "doctor": "installation",
     "Installation": "installation",
+    "plot_spectrum": "show.plots_of_learning",
+    "plot_evidence": "show.plots_of_learning",
+    "plot_learning_curves": "show.plots_of_learning",
+    "plot_search_tree": "show.plots_of_planning",
+    "plot_value": "show.plots_of_planning",
+    "plot_policy_graph": "show.plots_of_planning",
+    "save_plot": "show.figure",
+    "report_html": "show.report",
+    "write_report": "show.report",
 }
 
 _MODULES = ("domains", "errors")
@@ -200,10 +210,20 @@ if TYPE_CHECKING:
     from unlatch.plan.goals import states_where as states_where
     from unlatch.plan.pouct import POUCT as POUCT
     from unlatch.plan.pouct import SearchResult as SearchResult
+    from unlatch.show.figure import save_plot as save_plot
     from unlatch.show.plots import draw_models as draw_models
+    from unlatch.show.plots import plot_belief as plot_belief
+    from unlatch.show.plots import plot_comparison as plot_comparison
     from unlatch.show.plots import plot_matrix as plot_matrix
-    from unlatch.show.plots import plot_spectrum as plot_spectrum
     from unlatch.show.plots import plot_states as plot_states
+    from unlatch.show.plots_of_learning import plot_evidence as plot_evidence
+    from unlatch.show.plots_of_learning import plot_learning_curves as plot_learning_curves
+    from unlatch.show.plots_of_learning import plot_spectrum as plot_spectrum
+    from unlatch.show.plots_of_planning import plot_policy_graph as plot_policy_graph
+    from unlatch.show.plots_of_planning import plot_search_tree as plot_search_tree
+    from unlatch.show.plots_of_planning import plot_value as plot_value
+    from unlatch.show.report import report_html as report_html
+    from unlatch.show.report import write_report as write_report
     from unlatch.simulation import simulate as simulate
 
 

@@ -119,7 +119,8 @@ def _requirements() -> tuple[list[str], dict[str, str]]:
         lines = metadata.requires("unlatch") or []
     except metadata.PackageNotFoundError:  # run from a folder of sources
         lines = []
-    needed, optional = [], {}
+    needed: list[str] = []
+    optional: dict[str, str] = {}
     for line in lines:
         name = re.split(r"[^\w.-]", line, maxsplit=1)[0]
         extra = re.search(r"extra == ['\"]([\w-]+)['\"]", line)
