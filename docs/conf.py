@@ -24,7 +24,14 @@ project = "unlatch"
 author = "the authors of unlatch"
 version = release = unlatch.__version__
 root_doc = "docs/index"
-include_patterns = ["docs/**.md", "README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md"]
+include_patterns = [
+    "docs/**.md",
+    "README.md",
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "examples/README.md",
+]
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 html_theme = "furo"
 html_title = f"unlatch {version}"
@@ -71,7 +78,8 @@ def _contents(text: str) -> str:
 
 def _tree(pages: Iterable[str], caption: str = "") -> str:
     entries = "\n".join(f"/{page.removesuffix('.md')}" for page in pages)
-    return f"\n\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{entries}\n```\n"
+    heading = f":caption: {caption}\n" if caption else ""
+    return f"\n\n```{{toctree}}\n:hidden:\n{heading}\n{entries}\n```\n"
 
 
 def _with_docstrings(text: str) -> str:

@@ -17,7 +17,7 @@ import pages
 from unlatch.cli.program import cli
 
 ROOT = pages.ROOT
-LINKED = [*pages.PAGES, *(ROOT / name for name in ("ARCHITECTURE.md", "CHANGELOG.md"))]
+LINKED = [*pages.PAGES, *(ROOT / name for name in ("ARCHITECTURE.md", "CHANGELOG.md", "examples/README.md"))]
 QUICK = {"CONTRIBUTING.md", "identifiability.md", "files.md", "planning.md"}
 """Pages with programs that take less than five seconds."""
 
