@@ -20,6 +20,7 @@ import unlatch
 log = unlatch.simulate(unlatch.domains.tiger(), 2_000, rng=1)
 unlatch.save_model("tiger.json", unlatch.learn_pomdp(log, rng=1))
 assert unlatch.load_model("tiger.json").pomdp.n_states == 2
+unlatch.write_report("tiger.html", unlatch.domains.tiger())
 assert unlatch.doctor().problems == (), unlatch.doctor()
 print("learned Tiger with", unlatch.__file__)
 """

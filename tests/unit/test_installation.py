@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
 import tomllib
@@ -82,3 +83,11 @@ def test_a_cache_that_cannot_be_written_is_a_problem(monkeypatch, tmp_path):
         (problem,) = found.problems
         assert "Permission denied" in problem
         assert "NUMBA_CACHE_DIR" in problem
+
+
+def test_what_is_missing_is_told_by_what_it_is_for():
+    found = unlatch.doctor()
+    missing = {"one": "the tests", "two": "pictures", "three": "the tests"}
+    said = str(dataclasses.replace(found, missing=missing)).splitlines()
+    assert "not installed, and needed only for the tests: one, three" in said
+    assert "not installed, and needed only for pictures: two" in said
