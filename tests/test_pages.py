@@ -18,7 +18,7 @@ from unlatch.cli.program import cli
 
 ROOT = pages.ROOT
 LINKED = [*pages.PAGES, *(ROOT / name for name in ("ARCHITECTURE.md", "CHANGELOG.md", "examples/README.md"))]
-QUICK = {"CONTRIBUTING.md", "identifiability.md", "files.md", "planning.md"}
+QUICK = {"CONTRIBUTING.md", "what-can-be-known.md", "files.md", "planning.md"}
 """Pages with programs that take less than five seconds."""
 
 PROGRAMS = [page for page in pages.PAGES if pages.blocks_of(page.read_text(encoding="utf-8"))]
