@@ -43,6 +43,11 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").g
 PICTURE_TOLERANCE = 2.0
 """Mean difference of a pixel, of 255: fonts are drawn a little differently everywhere."""
 
+RELATIVE_TOLERANCE = 1e-3
+"""Of decimal numbers with many digits, for the same reason."""
+
+_DECIMAL = re.compile(r"[-+]?\d*\.\d+(?:e[-+]?\d+)?")
+_PARTS = re.compile(rf"(\.\.\.|{_DECIMAL.pattern})")
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", flags=re.M | re.S)
 _TABLE = re.compile(r"(<!-- made by (\w+) -->\n)(.*?)(<!-- end -->)", flags=re.S)
 _RECORDED = re.compile(r"<!-- recorded(?:: ([\w.-]+))? -->\s*\Z")
@@ -95,9 +100,30 @@ def _commands(block: Block, begin: int) -> Iterator[Block]:
 
 
 def matches(shown: str, printed: str) -> bool:
-    """Whether what a page shows is what was printed; ``...`` stands for anything."""
-    parts = [re.escape(part) for part in _trimmed(shown).split("...")]
-    return re.fullmatch(".*?".join(parts), _trimmed(printed), flags=re.S) is not None
+    """Whether what a page shows is what was printed; ``...`` stands for anything.
+
+    The last digit of a decimal number may differ, as it does between processors. Whole numbers may not.
+    """
+    expected: list[str] = []
+    pattern = "".join(_pattern(part, expected) for part in _PARTS.split(_trimmed(shown)))
+    found = re.fullmatch(pattern, _trimmed(printed), flags=re.S)
+    return found is not None and all(map(_about_equal, expected, found.groups()))
+
+
+def _pattern(part: str, expected: list[str]) -> str:
+    """What a part of the text that is shown may look like; decimal numbers are noted, to be compared."""
+    if part == "...":
+        return ".*?"
+    if _DECIMAL.fullmatch(part):
+        expected.append(part)
+        return f"({_DECIMAL.pattern})"
+    return re.sub(r"(?:\\?[ \n])+", r"\\s+", re.escape(part))
+
+
+def _about_equal(shown: str, printed: str) -> bool:
+    mantissa, _, exponent = shown.lower().partition("e")
+    unit = 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))
+    return abs(float(shown) - float(printed)) <= max(1.5 * unit, RELATIVE_TOLERANCE * abs(float(shown)))
 
 
 def _trimmed(text: str) -> str:

@@ -155,6 +155,28 @@ def test_blocks_are_found_with_what_they_show() -> None:
     assert [block.line for block in blocks] == [4, 13, 21, 23, 28]
 
 
+@pytest.mark.parametrize(
+    ("shown", "printed", "same"),
+    [
+        ("3 states, 1.25 nats", "3 states, 1.26 nats", True),  # the last digit
+        ("3 states, 1.25 nats", "3 states, 1.28 nats", False),
+        ("3 states, 1.25 nats", "4 states, 1.25 nats", False),  # whole numbers are exact
+        ("-5740.49 nats", "-5740.61 nats", True),  # one in a thousand
+        ("-5740.49 nats", "5740.49 nats", False),
+        ("1.5e-42  0", "1.4e-42 0", True),
+        ("1.5e-42", "1.5e-41", False),
+        ("a ... c", "a b b c", True),
+        ("a ... c", "a b b", False),
+        ("(0.1, .9)", "(0.1, .9)", True),
+        ("version 1.2.3", "version 1.2.3", True),
+        (" 0   .   1.000\n 1   .   0.5", " 0   .   1.000\n 1   .   0.5\n", True),
+        (" 0   .   1.000", " 0   1.000   .", False),
+    ],
+)
+def test_what_counts_as_the_same(shown: str, printed: str, same: bool) -> None:
+    assert pages.matches(shown, printed) is same
+
+
 def test_a_page_that_lies_is_found_out_and_mended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pages, "ROOT", tmp_path)
     page = tmp_path / "page.md"
