@@ -154,13 +154,7 @@ def _module(path: str):
     return importlib.import_module("unlatch." + path.removesuffix(".py").replace("/", "."))
 
 
-# --- links --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("page", DOCUMENTS, ids=lambda path: path.name)
-def test_links_between_documents_lead_somewhere(page):
-    targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
-    assert [target for target in targets if not (page.parent / target).exists()] == []
+# --- names of files; links are tested with the pages, in tests/test_pages.py ----------------------------------
 
 
 @pytest.mark.parametrize("page", DOCUMENTS, ids=lambda path: path.name)
