@@ -8,6 +8,7 @@ import os
 import select
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -20,8 +21,26 @@ FLAGS = (
     "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-extensions",
     "--no-default-browser-check", "--hide-scrollbars", "--remote-debugging-pipe",
 )  # fmt: skip
+TRAMPOLINE = """
+import fcntl, os, sys
+ends = [fcntl.fcntl(int(end), fcntl.F_DUPFD, 10) for end in sys.argv[1:3]]
+os.dup2(ends[0], 3)
+os.dup2(ends[1], 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+"""Chromium reads commands from descriptor 3 and answers on 4."""
+
 SECONDS = 60
-KEYS = {"Tab": 9, "Enter": 13, " ": 32, "End": 35, "Home": 36, "ArrowLeft": 37, "ArrowRight": 39, "ArrowDown": 40}
+KEYS = {
+    "Tab": 9,
+    "Enter": 13,
+    " ": 32,
+    "End": 35,
+    "Home": 36,
+    "ArrowLeft": 37,
+    "ArrowRight": 39,
+    "ArrowDown": 40,
+}
 
 
 def chromium() -> str | None:
@@ -69,11 +88,17 @@ class Page:
         first, _, self._buffer = self._buffer.partition(b"\0")
         return json.loads(first)
 
-    def open(self, path: Path, *, width: int = 1280, height: int = 900, dark: bool = False, scripts: bool = True) -> None:
+    def open(
+        self, path: Path, *, width: int = 1280, height: int = 900, dark: bool = False, scripts: bool = True
+    ) -> None:
         """Load a file and wait until it is there."""
         phone = width < 600
         self.call(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=phone
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=phone,
         )
         scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         self.call("Emulation.setEmulatedMedia", features=scheme)
@@ -105,11 +130,14 @@ class Page:
     def click(self, selector: str) -> None:
         """The mouse in the middle of an element."""
         place = self.evaluate(
-            f"(() => {{ const e = document.querySelector({json.dumps(selector)}); e.scrollIntoView({{block: 'center'}});"
+            f"(() => {{ const e = document.querySelector({json.dumps(selector)});"
+            " e.scrollIntoView({block: 'center', behavior: 'instant'});"
             " const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; })()"
         )
         for kind in ("mousePressed", "mouseReleased"):
-            self.call("Input.dispatchMouseEvent", type=kind, x=place[0], y=place[1], button="left", clickCount=1)
+            self.call(
+                "Input.dispatchMouseEvent", type=kind, x=place[0], y=place[1], button="left", clickCount=1
+            )
 
     def complaints(self) -> list[str]:
         """Errors of scripts, and whatever the browser logged as an error or a warning."""
@@ -117,7 +145,10 @@ class Page:
         for event in self.events:
             if event.get("method") == "Runtime.exceptionThrown":
                 said.append(json.dumps(event["params"]["exceptionDetails"]))
-            elif event.get("method") == "Log.entryAdded" and event["params"]["entry"]["level"] in ("error", "warning"):
+            elif event.get("method") == "Log.entryAdded" and event["params"]["entry"]["level"] in (
+                "error",
+                "warning",
+            ):
                 said.append(event["params"]["entry"]["text"])
             elif event.get("method") == "Runtime.consoleAPICalled":
                 said.append(json.dumps(event["params"]["args"]))
@@ -147,9 +178,11 @@ def browser() -> Iterator[Page]:
     with tempfile.TemporaryDirectory(prefix="unlatch-browser-") as profile:
         command = [program, *FLAGS, f"--user-data-dir={profile}", "about:blank"]
         process = subprocess.Popen(
-            ["sh", "-c", f'exec "$@" 3<&{theirs_in} 4>&{theirs_out}', "sh", *command],
-            pass_fds=(theirs_in, theirs_out), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+            [sys.executable, "-c", TRAMPOLINE, str(theirs_in), str(theirs_out), *command],
+            pass_fds=(theirs_in, theirs_out),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         os.close(theirs_in)
         os.close(theirs_out)
         try:

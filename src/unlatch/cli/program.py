@@ -27,6 +27,7 @@ _COMMANDS = {
     "learn": "Learn a POMDP from a log.",
     "plan": "Plan towards a goal, act, and report how it went.",
     "show": "Print a model: states, partition, matrices.",
+    "report": "Write one page about a model or a study: graphs, numbers, checks, goals.",
     "demo": "Learn Tiger from a simulated log and compare it with the truth.",
     "reproduce": "Make the paper's figures and tables, ours beside the paper's.",
     "doctor": "Look at the installation: versions, cores, memory, cache, what is missing.",

@@ -40,7 +40,7 @@ def show(model: Path, actions: tuple[str, ...], form: str, picture: Path | None)
 
     if picture is not None:
         _check_picture(picture, model)
-    saved = _loaded(model)
+    saved = loaded(model)
     if picture is not None and saved.pomdp is None:
         raise UsageError(f"{model} holds a PSR, which has no states to draw")
     output = screen()
@@ -66,7 +66,7 @@ def _check_picture(picture: Path, model: Path) -> None:
     check_target(picture, not_over=(model,))
 
 
-def _loaded(path: Path) -> SavedModel:
+def loaded(path: Path) -> SavedModel:
     from unlatch.files.models import load_model
 
     try:

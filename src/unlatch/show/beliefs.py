@@ -18,8 +18,8 @@ class Step(NamedTuple):
     """What was done and seen, and the belief after it.
 
     Before the first step of an episode ``action`` is None, and ``observation`` what was shown first, if anything.
-    ``chance`` is the probability that the model gave to what was seen; zero where it held it impossible, after which the
-    belief goes on from what that step alone tells.
+    ``chance`` is the probability that the model gave to what was seen; zero where it held it impossible, after which
+    the belief goes on from what that step alone tells.
     """
 
     action: str | None
@@ -41,7 +41,9 @@ def beliefs_along(pomdp: POMDP, log: Trajectory) -> list[Step]:
     log = as_read(pomdp, log)
     reading = read_events(pomdp, log)
     steps: list[Step] = []
-    for episode, (start, end) in enumerate(zip(log.episode_starts.tolist(), log.episode_ends.tolist(), strict=True)):
+    for episode, (start, end) in enumerate(
+        zip(log.episode_starts.tolist(), log.episode_ends.tolist(), strict=True)
+    ):
         which = int(reading.beginnings[episode])
         gain = float(reading.start_gains[which])
         belief = reading.starts[which] if np.isfinite(gain) else reading.anything

@@ -1,4 +1,4 @@
-"""What all pictures share: figures that no window knows, files written whole, colors. matplotlib is imported here, late."""
+"""What all pictures share: figures that no window knows, files written whole, colors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,18 @@ from unlatch.arrays import own_errstate
 from unlatch.errors import MissingDependencyError, UsageError
 from unlatch.files.atomic import PathLike, checked_path, write_atomically
 
-__all__ = ["FILLS", "INK", "MOVE", "PALETTE", "SHOWS", "axis", "figure_of", "picture_kind", "save_plot", "write_picture"]
+__all__ = [
+    "FILLS",
+    "INK",
+    "MOVE",
+    "PALETTE",
+    "SHOWS",
+    "axis",
+    "figure_of",
+    "picture_kind",
+    "save_plot",
+    "write_picture",
+]
 
 FORMATS = ("png", "pdf", "svg")
 

@@ -1,7 +1,7 @@
 """Where the states, moves and labels of a state graph stand: numbers only, the same for every renderer.
 
-Units are those of the plane that the graph lies in, y upwards; a state is a circle of radius 0.3. All actions of a model
-share the places of its states, so that one can look from one action to the next.
+Units are those of the plane that the graph lies in, y upwards; a state is a circle of radius 0.3. All actions of a
+model share the places of its states, so that one can look from one action to the next.
 """
 
 from __future__ import annotations
@@ -164,7 +164,10 @@ def _relaxed(places: Floats, wanted: Floats, rounds: int = 150) -> Floats:
     for _ in range(rounds):
         across, up = x[:, None] - x, y[:, None] - y
         near = pulls / np.maximum(np.sqrt(across * across + up * up), 1e-9)
-        moved = (weights @ x + (near * across).sum(axis=1)) / total, (weights @ y + (near * up).sum(axis=1)) / total
+        moved = (
+            (weights @ x + (near * across).sum(axis=1)) / total,
+            (weights @ y + (near * up).sum(axis=1)) / total,
+        )
         settled = np.abs(moved[0] - x).max() + np.abs(moved[1] - y).max() < 1e-4
         x, y = moved
         if settled:

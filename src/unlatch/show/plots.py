@@ -43,9 +43,7 @@ _MOST_STEPS = 40
 
 
 @own_errstate
-def plot_states(
-    pomdp: POMDP, action: Symbol, *, partition: Partition | None = None, ax: Any = None
-) -> Any:
+def plot_states(pomdp: POMDP, action: Symbol, *, partition: Partition | None = None, ax: Any = None) -> Any:
     """The graph of one action: states, what they show under it, and where it leads with which probability.
 
     States stand where they stand for every other action of the model. The wider an arrow the likelier the move; a
@@ -407,8 +405,8 @@ def _plot_blocks(pomdp: POMDP, action: int, partition: Partition | None, ax: Any
     table = np.hstack([ordered.transitions[action], gap, shown])
     ax = axis(ax, 8.5, 6.2)
     ax.imshow(np.ma.masked_invalid(table), vmin=0.0, vmax=1.0, cmap="Blues", interpolation="nearest")
-    edges = np.flatnonzero(np.diff(partition.labels[order])) + 0.5 if partition is not None else []
-    for edge in edges:
+    labels = np.zeros(pomdp.n_states) if partition is None else partition.labels[order]
+    for edge in (np.flatnonzero(np.diff(labels)) + 0.5).tolist():
         ax.axhline(edge, color="#999999", linewidth=0.4)
         ax.plot([edge, edge], [-0.5, pomdp.n_states - 0.5], color="#999999", linewidth=0.4)
     first = pomdp.n_states + gap.shape[1]

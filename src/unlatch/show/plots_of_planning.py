@@ -72,7 +72,7 @@ def plot_search_tree(planner: POUCT, *, depth: int = 2, most: int = 3, ax: Any =
     if len(branches) == 1:
         raise UsageError("the planner's tree is empty: let it search first, by planner.search()")
     places = _tree_places(branches)
-    leaves = int(round(float(places[:, 1].max() - places[:, 1].min()))) + 1
+    leaves = round(float(np.ptp(places[:, 1]))) + 1
     ax = axis(ax, 2.3 + 3.4 * depth, max(2.6, 0.36 * leaves + 0.6))
     total = max(branch.visits for branch in branches)
     for number, branch in enumerate(branches):
@@ -95,7 +95,9 @@ def _branches(planner: POUCT, depth: int, most: int) -> list[_Branch]:
     visits, values = np.array(tree["visits"]), np.array(tree["values"])
     shown = events_of(planner.model).observations
     names = planner.model.observation_names
-    scale = planner.reward.resolve(planner.model).scale  # the tree keeps means of returns in units of the largest reward
+    scale = planner.reward.resolve(
+        planner.model
+    ).scale  # the tree keeps means of returns in units of the largest reward
     branches = [_Branch(-1, 0, "now", int(visits[0].sum()), False)]
     waiting = [(0, 0, 0)]  # node of the tree, its number here, its depth
     while waiting:
@@ -232,7 +234,10 @@ def _plot_curve(beliefs: Floats, values: Floats, chosen: Any, states: Any, names
             )  # fmt: skip
         _legend(ax)
     ax.set_xlim(0, 1)
-    ax.set_xlabel(f"probability of {layout.short(states[1], 30)} (otherwise {layout.short(states[0], 30)})", parse_math=False)
+    ax.set_xlabel(
+        f"probability of {layout.short(states[1], 30)} (otherwise {layout.short(states[0], 30)})",
+        parse_math=False,
+    )
     ax.set_ylabel("value")
     return ax
 
@@ -352,7 +357,9 @@ def _draw_node(ax: Any, action: str, place: Floats, *, is_start: bool) -> None:
     from matplotlib.patches import Circle
 
     rim = 2.4 if is_start else 0.9
-    ax.add_patch(Circle(tuple(place), layout.NODE_RADIUS, facecolor="#f6ece6", edgecolor=INK, linewidth=rim, zorder=3))
+    ax.add_patch(
+        Circle(tuple(place), layout.NODE_RADIUS, facecolor="#f6ece6", edgecolor=INK, linewidth=rim, zorder=3)
+    )
     name = layout.short(action)
     size = 9 if len(name) <= 6 else 7
     ax.text(*place, name, ha="center", va="center", fontsize=size, zorder=4, parse_math=False, color=INK)
@@ -369,5 +376,13 @@ def _draw_edge(ax: Any, move: layout.Move, seen: Sequence[str]) -> None:
     said = ", ".join(layout.short(name, 14) for name in seen[:3]) + more
     box = {"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.9}
     ax.text(
-        *move.label, said, ha="center", va="center", fontsize=7.5, color=SHOWS, bbox=box, zorder=5, parse_math=False
+        *move.label,
+        said,
+        ha="center",
+        va="center",
+        fontsize=7.5,
+        color=SHOWS,
+        bbox=box,
+        zorder=5,
+        parse_math=False,
     )

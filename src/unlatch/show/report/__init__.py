@@ -10,7 +10,8 @@ from unlatch.arrays import own_errstate
 from unlatch.core.pomdp import POMDP
 from unlatch.core.trajectory import Trajectory
 from unlatch.files.atomic import PathLike, check_target, write_atomically
-from unlatch.show.report import parts
+from unlatch.show.report import model as model_parts
+from unlatch.show.report import use, words
 from unlatch.show.report.data import Intervals, Verdicts, report_data
 from unlatch.show.report.markup import data_block, page
 
@@ -64,18 +65,18 @@ def report_html(
         model, log=log, truth=truth, intervals=intervals, level=level, verdicts=verdicts, title=title
     )
     sections = [
-        ("summary", "Summary", parts.summary_section(data)),
-        ("graphs", "Graphs", parts.graph_section(data)),
-        ("numbers", "Numbers", parts.number_section(data)),
-        ("predictions", "Predictions", parts.prediction_section(data)),
-        ("tracker", "Tracker", parts.tracker_section(data)),
-        ("goals", "Goals", parts.goal_section(data)),
-        ("provenance", "Provenance", parts.provenance_section(data, _software())),
+        ("summary", "Summary", words.summary_section(data)),
+        ("graphs", "Graphs", model_parts.graph_section(data)),
+        ("numbers", "Numbers", model_parts.number_section(data)),
+        ("predictions", "Predictions", use.prediction_section(data)),
+        ("tracker", "Tracker", use.tracker_section(data)),
+        ("goals", "Goals", use.goal_section(data)),
+        ("provenance", "Provenance", words.provenance_section(data, _software())),
     ]
     if data.truth is not None:
-        sections.insert(3, ("truth", "Truth", parts.truth_section(data)))
-    header = parts.header(data, [(identity, name) for identity, name, _ in sections])
-    block = data_block("model", parts.page_data(data))
+        sections.insert(3, ("truth", "Truth", model_parts.truth_section(data)))
+    header = words.header(data, [(identity, name) for identity, name, _ in sections])
+    block = data_block("model", use.page_data(data))
     return page(data.title, header, *(made for _, _, made in sections), data=block)
 
 

@@ -53,8 +53,8 @@ class Window(NamedTuple):
 class Check:
     """All windows that occur often enough, those that deviate most first.
 
-    ``limit`` is what the largest deviation should stay below, 95 times in 100, if the model is right, by a union over all
-    windows; ``impossible`` counts the steps that the model had ruled out.
+    ``limit`` is what the largest deviation should stay below, 95 times in 100, if the model is right, by a union over
+    all windows; ``impossible`` counts the steps that the model had ruled out.
     """
 
     windows: tuple[Window, ...]

@@ -148,19 +148,17 @@ def _verdicts(summary: Summary, pomdp: POMDP) -> Verdicts | None:
     if summary.determined:
         shapes = (pomdp.transitions.shape, pomdp.observations.shape, pomdp.initial.shape)
         rests = " It rests on zeros of the model, which are estimates." if _rests(summary) else ""
-        return Verdicts(
-            *(np.full(shape, DETERMINED) for shape in shapes),
-            meaning="determined: no other model of this size near this one has the same process (certificate)." + rests,
-        )
+        said = "determined: no other model of this size near this one has the same process (certificate)."
+        transitions, observations, initial = (np.full(shape, DETERMINED) for shape in shapes)
+        return Verdicts(transitions, observations, initial, said + rests)
     entries = summary.undetermined
     if entries is None:
         return None
-    words = (np.where(flags, OPEN, "") for flags in (entries.transitions, entries.observations, entries.initial))
-    return Verdicts(
-        *words,
-        meaning="open (marked ~): a change of basis inside a cell moves this number and no prediction; the others it "
-        "does not move.",
+    transitions, observations, initial = (
+        np.where(flags, OPEN, "") for flags in (entries.transitions, entries.observations, entries.initial)
     )
+    said = "open (marked ~): a change of basis inside a cell moves this number and no prediction; others it does not."
+    return Verdicts(transitions, observations, initial, said)
 
 
 def _rests(summary: Summary) -> bool:

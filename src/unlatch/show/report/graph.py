@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from unlatch.core.pomdp import POMDP
 from unlatch.show import layout
 from unlatch.show.report.markup import Markup, join, tag
 
-__all__ = ["blocks_svg", "chart_svg", "graph_svg", "scatter_svg"]
+__all__ = ["Series", "blocks_svg", "chart_svg", "graph_svg", "scatter_svg"]
 
 UNIT = 115
 """Pixels per unit of the layout's plane, where there is room for it."""
@@ -35,7 +36,9 @@ def graph_svg(
     flipped = np.array([1.0, -1.0]) * places
     moves = [_move(move) for move in layout.graph_moves(pomdp, action, places)]
     cells = layout.shared_cells(partition, pomdp.n_states)
-    states = [_state(pomdp, action, state, flipped[state], int(cells[state])) for state in range(pomdp.n_states)]
+    states = [
+        _state(pomdp, action, state, flipped[state], int(cells[state])) for state in range(pomdp.n_states)
+    ]
     drawing = tag(
         "svg", tag("g", *(arrow for arrow, _ in moves)), *states, tag("g", *(label for _, label in moves)),
         viewBox=f"{_px(left)} {_px(-top)} {_px(width)} {_px(height)}",
@@ -88,7 +91,9 @@ def _state(pomdp: POMDP, action: int, state: int, place: Floats, cell: int) -> M
         parts.append(tag("circle", cx=_px(x), cy=_px(y), r=_px(0.85 * radius), class_="inner"))
     parts.append(tag("text", short, x=_px(x), y=_px(y), class_=f"name {_size(short)}".strip()))
     if cell >= 0:
-        parts.append(tag("text", chr(ord("A") + cell % 26), x=_px(x), y=_px(y + 0.62 * radius), class_="letter"))
+        parts.append(
+            tag("text", chr(ord("A") + cell % 26), x=_px(x), y=_px(y + 0.62 * radius), class_="letter")
+        )
     parts += _lines(pomdp, action, state, x, y)
     fill = f" cell{cell % _CELLS}" if cell >= 0 else ""
     return tag("g", *parts, class_=f"state{fill}", data_state=state)
@@ -137,10 +142,16 @@ def blocks_svg(pomdp: POMDP, action: int, partition: Partition | None = None, la
     ]
     rows = [_row(pomdp, int(state), margin - 5, 10 + side * (i + 0.5), side) for i, state in enumerate(order)]
     names = [
-        _turned(pomdp.observation_names[o], margin + n_states * side + gap + side * (o + 0.5), 18 + n_states * side)
+        _turned(
+            pomdp.observation_names[o],
+            margin + n_states * side + gap + side * (o + 0.5),
+            18 + n_states * side,
+        )
         for o in range(n_symbols if side >= 9 else 0)
     ]
-    foot = tag("text", "leads to, in the order of the rows", x=margin, y=26 + n_states * side, class_="axis start")
+    foot = tag(
+        "text", "leads to, in the order of the rows", x=margin, y=26 + n_states * side, class_="axis start"
+    )
     width, height = margin + (n_states + n_symbols) * side + gap + 20, n_states * side + 110
     drawing = tag(
         "svg", *frames, squares, *rows, *names, foot, viewBox=f"0 0 {width:.0f} {height:.0f}", width=round(width),
@@ -156,7 +167,9 @@ def _row(pomdp: POMDP, state: int, x: float, y: float, side: float) -> Markup:
 
 
 def _turned(name: str, x: float, y: float) -> Markup:
-    return tag("text", layout.short(name), transform=f"translate({x:.1f} {y:.1f}) rotate(90)", class_="axis start")
+    return tag(
+        "text", layout.short(name), transform=f"translate({x:.1f} {y:.1f}) rotate(90)", class_="axis start"
+    )
 
 
 def _squares(values: Floats, x: float, y: float, side: float) -> Iterable[Markup]:
@@ -169,7 +182,9 @@ def _squares(values: Floats, x: float, y: float, side: float) -> Iterable[Markup
     for shade in range(1, _SHADES + 1):
         places = np.argwhere((shades == shade) & (values >= least))
         if len(places):
-            path = "".join(f"M{x + side * column:.4g} {y + side * row:.4g}{size}" for row, column in places.tolist())
+            path = "".join(
+                f"M{x + side * column:.4g} {y + side * row:.4g}{size}" for row, column in places.tolist()
+            )
             yield tag("path", d=path, class_="square", opacity=round(0.1 + 0.9 * shade / _SHADES, 2))
 
 
@@ -178,8 +193,16 @@ def _squares(values: Floats, x: float, y: float, side: float) -> Iterable[Markup
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM = 470.0, 250.0, 88.0, 46.0
 
 
+class Series(NamedTuple):
+    """A curve by its points, in the units of the axes, and the ends of a band around it, if it has one."""
+
+    name: str
+    points: Sequence[tuple[float, float]]
+    band: Sequence[tuple[float, float]] = ()
+
+
 def chart_svg(
-    series: Sequence[tuple[str, Sequence[tuple[float, float]]]],
+    series: Sequence[Series],
     *,
     label: str,
     x_ticks: Sequence[tuple[float, str]],
@@ -187,21 +210,43 @@ def chart_svg(
     titles: tuple[str, str],
     marked: float | None = None,
 ) -> Markup:
-    """Lines with dots: points and ticks are given in the units of the axes, which begin and end with their ticks."""
+    """Lines with dots. The axes begin and end with their ticks; several curves get a legend below."""
     xs, ys = [tick for tick, _ in x_ticks], [tick for tick, _ in y_ticks]
     place = _placer(min(xs), max(xs), min(ys), max(ys))
     parts = [_axes(place, x_ticks, y_ticks, titles)]
-    for number, (name, points) in enumerate(series):
-        places = [place(x, y) for x, y in points]
-        style = f"line line{number % 6}"
-        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
-        parts.append(tag("polyline", points=path, class_=style))
-        for (x, y), (px, py) in zip(points, places, strict=True):
-            mark = "dot chosen" if marked is not None and x == marked else "dot"
-            parts.append(
-                tag("circle", tag("title", f"{name} {x:g}: {y:.4g}".strip()), cx=px, cy=py, r=5.0, class_=f"{mark} {style}")
-            )
-    return _chart(parts, label)
+    for number, curve in enumerate(series):
+        parts += _curve(place, curve, number, marked)
+    legend = series if len(series) > 1 else ()
+    for number, curve in enumerate(legend):
+        y = _HEIGHT + 12.0 + 18 * number
+        parts.append(tag("line", x1=_LEFT, y1=y, x2=_LEFT + 40, y2=y, class_=f"line line{number % 6}"))
+        parts.append(tag("text", layout.short(curve.name, 40), x=_LEFT + 50, y=y, class_="axis start"))
+    return _chart(parts, label, 18 * len(legend) + (6 if legend else 0))
+
+
+def _curve(place: Place, curve: Series, number: int, marked: float | None) -> Iterable[Markup]:
+    style = f"line line{number % 6}"
+    places = [place(x, y) for x, y in curve.points]
+    if curve.band:
+        lower = [place(x, low) for (x, _), (low, _) in zip(curve.points, curve.band, strict=True)]
+        upper = [place(x, high) for (x, _), (_, high) in zip(curve.points, curve.band, strict=True)]
+        yield tag("polygon", points=_path([*lower, *reversed(upper)]), class_=f"band band{number % 6}")
+    yield tag("polyline", points=_path(places), class_=style)
+    for (x, y), (px, py) in zip(curve.points, places, strict=True):
+        mark = "dot chosen" if marked is not None and x == marked else "dot"
+        said = f"{curve.name} {x:g}: {y:.4g}".strip()
+        yield tag(
+            "circle",
+            tag("title", said),
+            cx=px,
+            cy=py,
+            r=5.0 if not curve.band else 3.0,
+            class_=f"{mark} {style}",
+        )
+
+
+def _path(places: Iterable[tuple[float, float]]) -> str:
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
 
 
 def scatter_svg(points: Sequence[tuple[float, float, str]], *, label: str, titles: tuple[str, str]) -> Markup:
@@ -216,15 +261,20 @@ def scatter_svg(points: Sequence[tuple[float, float, str]], *, label: str, title
     return _chart(parts, label)
 
 
-def _chart(parts: Sequence[Markup], label: str) -> Markup:
+def _chart(parts: Sequence[Markup], label: str, below: int = 0) -> Markup:
+    height = round(_HEIGHT) + below
     drawing = tag(
-        "svg", *parts, viewBox=f"0 0 {_WIDTH:.0f} {_HEIGHT:.0f}", width=round(_WIDTH), height=round(_HEIGHT),
+        "svg", *parts, viewBox=f"0 0 {_WIDTH:.0f} {height}", width=round(_WIDTH), height=height,
         role="img", aria_label=label, class_="chart",
     )  # fmt: skip
     return tag("div", drawing, class_="scroll wide3")
 
 
-def _placer(left: float, right: float, low: float, high: float):  # type: ignore[no-untyped-def]
+Place = Callable[[float, float], tuple[float, float]]
+"""From the units of the axes to pixels."""
+
+
+def _placer(left: float, right: float, low: float, high: float) -> Place:
     across, upwards = (right - left) or 1.0, (high - low) or 1.0
 
     def place(x: float, y: float) -> tuple[float, float]:
@@ -236,7 +286,10 @@ def _placer(left: float, right: float, low: float, high: float):  # type: ignore
     return place
 
 
-def _axes(place, x_ticks, y_ticks, titles) -> Markup:  # type: ignore[no-untyped-def]
+Ticks = Sequence[tuple[float, str]]
+
+
+def _axes(place: Place, x_ticks: Ticks, y_ticks: Ticks, titles: tuple[str, str]) -> Markup:
     left, low = x_ticks[0][0], y_ticks[0][0]
     right = x_ticks[-1][0]
     parts = []

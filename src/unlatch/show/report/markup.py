@@ -17,13 +17,13 @@ from typing import Any
 
 from unlatch.show.safe import plain
 
-__all__ = ["Markup", "data_block", "join", "listing", "page", "section", "table", "tag", "text"]
+__all__ = ["Markup", "data_block", "join", "listing", "page", "paragraph", "section", "table", "tag", "text"]
 
 _ALONE = ("br", "input", "meta")
 """Elements of HTML that have no end."""
 
 _POLICY = (
-    "default-src 'none'; style-src '{style}'; script-src '{script}'; base-uri 'none'; form-action 'none'; img-src 'none'"
+    "default-src 'none'; style-src '{style}'; script-src '{script}'; base-uri 'none'; form-action 'none'"
 )
 """Nothing is loaded, nothing is sent, and no style or script runs but the page's own two."""
 
@@ -67,7 +67,11 @@ def _number(value: object) -> object:
 
 
 def table(
-    header: Sequence[object], rows: Iterable[Sequence[object]], *, caption: object = None, class_: str | None = None
+    header: Sequence[object],
+    rows: Iterable[Sequence[object]],
+    *,
+    caption: object = None,
+    class_: str | None = None,
 ) -> Markup:
     """A table whose first column names its rows; cells that are `Markup` of a cell stay as they are."""
     head = tag("thead", tag("tr", *(tag("th", cell, scope="col") for cell in header))) if header else ""
@@ -84,6 +88,11 @@ def _cells(row: Sequence[object]) -> list[Markup]:
 
 def _is_cell(value: object) -> bool:
     return isinstance(value, Markup) and value.startswith(("<td", "<th"))
+
+
+def paragraph(words: object, class_: str | None = None) -> Markup:
+    """A few sentences."""
+    return tag("p", words, class_=class_)
 
 
 def listing(items: Iterable[object], class_: str | None = None) -> Markup:
