@@ -35,6 +35,7 @@ __all__ = [
     "spectral_norm",
     "stationary_distribution",
     "svd",
+    "triangle",
     "truncated_svd",
 ]
 
@@ -206,6 +207,14 @@ def null_basis(matrix: Floats, dimension: int) -> Floats:
     _finite(matrix)
     _, _, vt = scipy.linalg.svd(matrix)
     result: Floats = vt[len(vt) - dimension :].T
+    return result
+
+
+@own_errstate
+def triangle(matrix: Floats) -> Floats:
+    """The triangular factor of a tall matrix: as many rows as columns, the same singular values and right vectors."""
+    _finite(matrix)
+    result: Floats = scipy.linalg.qr(matrix, mode="r", check_finite=False)[0][: matrix.shape[1]]
     return result
 
 

@@ -141,6 +141,8 @@ def test_options_are_those_of_learn_pomdp_with_the_same_defaults() -> None:
         "ignore_probability",
         "ignore_terminated",
         "ignore_truncated",
+        "ignore_environment",
+        "ignore_step",
         *inspect.signature(unlatch.read_log).parameters,
     }
     values = learn.make_context("learn", ["log.csv", "-o", "m.json"]).params
@@ -255,7 +257,7 @@ def test_an_interrupt_while_the_model_is_written_does_not_lose_it(
             raise KeyboardInterrupt
         original(path, result)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("unlatch.files.models.save_model", save)
+    monkeypatch.setattr("unlatch.files.models.doors.save_model", save)
     model = tmp_path / "m.json"
     code, _, err = call(capfd, "learn", str(folder / "log.csv"), "-o", str(model), "--no-refine")
     assert code == 130

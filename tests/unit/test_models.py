@@ -24,9 +24,11 @@ import unlatch
 from unlatch import (
     POMDP,
     Diagnostics,
+    Identification,
     Partition,
     SavedModel,
     domains,
+    identify,
     learn_pomdp,
     load_model,
     save_model,
@@ -42,7 +44,8 @@ from unlatch.errors import (
     UnlatchError,
     UsageError,
 )
-from unlatch.files import models, strict_json
+from unlatch.files import strict_json
+from unlatch.files.models import native
 
 SMALL = POMDP(
     transitions=[[[0.9, 0.1], [0.3, 0.7]]],
@@ -136,6 +139,7 @@ class Result:
     episodes: int = 3
     seed: int | None = 17
     diagnostics: Diagnostics = dataclasses.field(default_factory=lambda: Diagnostics().noting("few", "steps"))
+    identified: Identification | None = dataclasses.field(default_factory=lambda: identify(SMALL))
 
 
 # ---------------------------------------------------------------- round trips
@@ -488,7 +492,7 @@ def test_unknown_fields_of_no_form_are_not_saved(path: Path) -> None:
 
 
 def test_model_too_large_for_a_file_is_not_saved(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(models, "MAX_BYTES", 100)
+    monkeypatch.setattr(native, "MAX_BYTES", 100)
     with pytest.raises(ResourceLimitError, match="a model file has at most 100"):
         save_model(path, SMALL)
     assert not path.exists()
@@ -641,7 +645,7 @@ def test_c5_oversized_and_missing_files(path: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(StorageError, match="No such file"):
         load_model(path)
     save_model(path, SMALL)
-    monkeypatch.setattr(models, "MAX_BYTES", 100)
+    monkeypatch.setattr(native, "MAX_BYTES", 100)
     with pytest.raises(StorageError, match="at most 100"):
         load_model(path)
 
@@ -738,7 +742,7 @@ def test_c7_other_major_version(path: Path, version: str) -> None:
 )
 def test_c7_version_of_no_form(path: Path, version: Any) -> None:
     edited(path, lambda c: c.update(version=version))
-    assert '"version" must be text like "1.2"' in refusal(path, path.read_bytes())
+    assert '"version" must be text like "1.3"' in refusal(path, path.read_bytes())
 
 
 def test_c7_newer_minor_version_is_read_and_nothing_is_lost(path: Path) -> None:
@@ -756,7 +760,7 @@ def test_c7_newer_minor_version_is_read_and_nothing_is_lost(path: Path) -> None:
     content = json.loads(path.read_text())
     assert content["future"] == {"a": [1, 2]}
     assert content["pomdp"]["discount"] == 0.95
-    assert content["version"] == "1.2"
+    assert content["version"] == "1.3"
     assert content["diagnostics"] == [{"name": "n", "message": "m", "details": {"severity": "low"}}]
     again = load_model(path)
     assert again.extra == loaded.extra

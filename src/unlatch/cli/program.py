@@ -24,10 +24,14 @@ __all__ = ["Interrupted", "run_program", "say"]
 
 _COMMANDS = {
     "simulate": "Sample a log from a domain or a model file.",
+    "record": "Record a log in an environment of Gymnasium.",
+    "inspect": "Say what a log holds, and what to do next.",
     "learn": "Learn a POMDP from a log.",
     "plan": "Plan towards a goal, act, and report how it went.",
     "show": "Print a model: states, partition, matrices.",
     "report": "Write one page about a model or a study: graphs, numbers, checks, goals.",
+    "convert": "Write a model or policy in another format: .POMDP, .pomdpx, .json, .npz, .dot, .mmd.",
+    "check": "Before any data: can a system be learned, and from how many steps?",
     "demo": "Learn Tiger from a simulated log and compare it with the truth.",
     "reproduce": "Make the paper's figures and tables, ours beside the paper's.",
     "doctor": "Look at the installation: versions, cores, memory, cache, what is missing.",

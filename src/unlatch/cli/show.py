@@ -12,7 +12,11 @@ from unlatch.cli.options import INPUT, OUTPUT
 from unlatch.errors import ModelFileError, UsageError
 
 if TYPE_CHECKING:
-    from unlatch.files.models import SavedModel
+    from unlatch.files.models.native import SavedModel
+    from unlatch.show.screen import Screen
+
+_MOST_REWARDS = 40
+"""Rows of expected rewards that are printed."""
 
 _LOOKED_AT = 4096
 """Bytes of a file that is no model, to tell whether it is a log."""
@@ -52,12 +56,32 @@ def show(model: Path, actions: tuple[str, ...], form: str, picture: Path | None)
         print_csv(output, saved.pomdp, actions)
     else:
         print_summary(output, summarize_saved(saved), form=form, actions=actions)  # type: ignore[arg-type]
+        if saved.pomdp is not None and saved.reward is not None:
+            _print_rewards(output, saved, actions)
     if picture is not None and saved.pomdp is not None:
         from unlatch.show.plots import draw_models
 
         draw_models({model.stem: saved.pomdp}, picture, actions=actions or None)
         if form != "csv":
             output.print(f"drew {picture}")
+
+
+def _print_rewards(output: Screen, saved: SavedModel, actions: tuple[str, ...]) -> None:
+    """What every action is expected to pay in every state that pays anything, and the discount."""
+    problem, model = saved.problem, saved.pomdp
+    assert model is not None
+    rows = [
+        [action, state, f"{problem.rewards[a, s]:g}"]
+        for a, action in enumerate(model.action_names)
+        for s, state in enumerate(model.state_names)
+        if problem.rewards[a, s] != 0 and (not actions or action in actions)
+    ]
+    more = len(rows) - _MOST_REWARDS
+    output.table(
+        f"expected rewards (discount {problem.discount:g})", ["action", "state", "pays"], rows[:_MOST_REWARDS]
+    )
+    if more > 0:
+        output.print(f"and {more} more", indent="  ")
 
 
 def _check_picture(picture: Path, model: Path) -> None:
@@ -67,7 +91,7 @@ def _check_picture(picture: Path, model: Path) -> None:
 
 
 def loaded(path: Path) -> SavedModel:
-    from unlatch.files.models import load_model
+    from unlatch.files.models.doors import load_model
 
     try:
         return load_model(path)

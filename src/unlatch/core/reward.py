@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from unlatch.arrays import Floats, Ints, own_errstate
 from unlatch.core import html
-from unlatch.core.checks import finite_floats, frozen
+from unlatch.core.checks import as_array, finite_floats, frozen
 from unlatch.core.partition import Partition
 from unlatch.core.partition_model import PartitionModel
 from unlatch.core.pomdp import POMDP
@@ -144,7 +144,7 @@ class Reward:
         >>> unlatch.Reward.on_transitions(pays).resolve(tiger).states.tolist()
         [[-1.0, -1.0], [-100.0, 10.0], [10.0, -100.0]]
         """
-        given = np.asarray(rewards)
+        given = as_array("rewards", rewards, "an array of numbers")
         if not 2 <= given.ndim <= 4:
             raise UsageError(
                 "rewards on transitions need an array of shape (actions, states), (actions, states, states) or "

@@ -16,6 +16,7 @@ from unlatch.core.arguments import checked_log
 from unlatch.core.budget import Budget
 from unlatch.core.diagnostics import Diagnostics
 from unlatch.core.evidence import Evidence
+from unlatch.core.identification import Identification
 from unlatch.core.partition import Partition
 from unlatch.core.pomdp import POMDP, Emission
 from unlatch.core.psr import PSR
@@ -24,8 +25,9 @@ from unlatch.core.trajectory import Trajectory
 from unlatch.errors import NotLearnableError, NumericalError, ResourceLimitError, UnlatchError, UsageError
 from unlatch.learn.examine.log import examine, refuse_deterministic_policy
 from unlatch.learn.examine.model import examine_model
-from unlatch.learn.identify.certificate import Certificate, certify_learned
 from unlatch.learn.identify.entries import NOTICEABLE, Undetermined, undetermined_entries
+from unlatch.learn.identify.learned import identify_learned, support_for_proof
+from unlatch.learn.identify.support import ZeroSupport
 from unlatch.learn.likelihood.objective import Hypothesis
 from unlatch.learn.likelihood.parameters import parameters_of
 from unlatch.learn.likelihood.refine import made_possible
@@ -67,7 +69,7 @@ class LearnResult:
     pomdp : POMDP
     partition : Partition
         Its observability partition: states in one cell show the same, within noise, under every full-rank action. With
-        no such action all states are in one cell, but for terminal ones, and it says nothing: see ``certificate``.
+        no such action all states are in one cell, but for terminal ones, and it says nothing: see ``identified``.
     full_rank_actions : tuple of int
         Actions whose transition matrix has full rank beyond noise.
     log_likelihood : float
@@ -87,6 +89,9 @@ class LearnResult:
         Repeats the result; None if the caller passed a generator.
     diagnostics : Diagnostics
         What was noticed, repaired or left open.
+    zero_support : ZeroSupport or None
+        What the log says about every probability that is zero; None if there was no time to ask, and for the plain
+        spectral model.
 
     Examples
     --------
@@ -112,6 +117,7 @@ class LearnResult:
     complete: bool = True
     seed: int | None = None
     diagnostics: Diagnostics = field(default_factory=Diagnostics)
+    zero_support: ZeroSupport | None = None
 
     @property
     def states(self) -> int:
@@ -126,13 +132,13 @@ class LearnResult:
         return undetermined_entries(self.pomdp, self.partition, tolerance=NOTICEABLE)
 
     @cached_property
-    def certificate(self) -> Certificate:
-        """Whether ``pomdp`` is the only model near itself with its process: proved, refuted, or not examined.
+    def identified(self) -> Identification:
+        """What the log determines of ``pomdp``: whether another model near would explain it as well.
 
-        Needs no action of full rank. States that noise alone tells apart count as alike. It rests on the zeros that it
-        names, which are estimates.
+        Needs no action of full rank. States that noise alone tells apart count as alike. Zeros carry a proof only if
+        the log had opportunities enough to show them, and are named with their number.
         """
-        return certify_learned(self.pomdp, self.steps)
+        return identify_learned(self.pomdp, self.steps, self.zero_support)
 
     def __repr__(self) -> str:
         return f"LearnResult({self.pomdp}, {self.partition}, {len(self.diagnostics)} diagnostics)"
@@ -483,7 +489,16 @@ def _refined(
         + _limit_notes(found, budget, options)
         + fit
         + _neither_notes(found, fit),
+        zero_support=_supported(pomdp, found, budget),
     )
+
+
+def _supported(pomdp: POMDP, found: Selection, budget: Budget) -> ZeroSupport | None:
+    """What the log says about the zeros of the model, if there is time to ask."""
+    with budget.extended(_FOR_THE_FIT).ending():
+        hypothesis = found.search.hypothesis
+        return support_for_proof(pomdp, hypothesis.log, hypothesis.likelihood())
+    return None
 
 
 def _examined(found: Selection, budget: Budget) -> tuple[POMDP, Diagnostics]:
