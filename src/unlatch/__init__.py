@@ -92,6 +92,18 @@ _HOMES = {
     "Direction": "core.identification",
     "Zero": "core.identification",
     "ExpectedCounts": "learn.likelihood.parameters",
+    # learning: how sure the numbers are
+    "uncertainty": "learn.intervals.uncertainty",
+    "Uncertainty": "learn.intervals.uncertainty",
+    "Covariance": "learn.intervals.covariance",
+    "bootstrap": "learn.intervals.bootstrap",
+    "Bootstrap": "learn.intervals.bootstrap",
+    "design": "learn.intervals.design",
+    "Design": "learn.intervals.design",
+    "Needs": "learn.intervals.design",
+    "Intervals": "core.intervals",
+    "Entry": "core.intervals",
+    "Rows": "core.intervals",
     # learning: the stages of the spectral way, in their order
     "count_sequences": "learn.spectral.counting",
     "SequenceCounts": "learn.spectral.counting",
@@ -119,6 +131,10 @@ _HOMES = {
     "run_episodes": "plan.episodes",
     "Episodes": "plan.episodes",
     "Planner": "plan.episodes",
+    "plan_return": "plan.draws",
+    "PlanReturn": "plan.draws",
+    "plan_value": "plan.draws",
+    "robust_plan": "plan.draws",
     "states_where": "plan.goals",
     "most_ambiguous_state": "plan.goals",
     "BeliefCollapseWarning": "errors",
@@ -190,6 +206,9 @@ if TYPE_CHECKING:
     from unlatch.core.identification import Direction as Direction
     from unlatch.core.identification import Identification as Identification
     from unlatch.core.identification import Zero as Zero
+    from unlatch.core.intervals import Entry as Entry
+    from unlatch.core.intervals import Intervals as Intervals
+    from unlatch.core.intervals import Rows as Rows
     from unlatch.core.partition import Partition as Partition
     from unlatch.core.partition_model import PartitionModel as PartitionModel
     from unlatch.core.paying import paying_model as paying_model
@@ -225,6 +244,14 @@ if TYPE_CHECKING:
     from unlatch.learn.identify.entries import Undetermined as Undetermined
     from unlatch.learn.identify.entries import undetermined_entries as undetermined_entries
     from unlatch.learn.identify.identification import identify as identify
+    from unlatch.learn.intervals.bootstrap import Bootstrap as Bootstrap
+    from unlatch.learn.intervals.bootstrap import bootstrap as bootstrap
+    from unlatch.learn.intervals.covariance import Covariance as Covariance
+    from unlatch.learn.intervals.design import Design as Design
+    from unlatch.learn.intervals.design import Needs as Needs
+    from unlatch.learn.intervals.design import design as design
+    from unlatch.learn.intervals.uncertainty import Uncertainty as Uncertainty
+    from unlatch.learn.intervals.uncertainty import uncertainty as uncertainty
     from unlatch.learn.likelihood.parameters import ExpectedCounts as ExpectedCounts
     from unlatch.learn.likelihood.refine import RefineResult as RefineResult
     from unlatch.learn.likelihood.refine import refine as refine
@@ -247,6 +274,10 @@ if TYPE_CHECKING:
     from unlatch.learn.spectral.similarity import SimilarityTransform as SimilarityTransform
     from unlatch.learn.spectral.similarity import find_similarity as find_similarity
     from unlatch.learn.spectral.windows import WindowTable as WindowTable
+    from unlatch.plan.draws import PlanReturn as PlanReturn
+    from unlatch.plan.draws import plan_return as plan_return
+    from unlatch.plan.draws import plan_value as plan_value
+    from unlatch.plan.draws import robust_plan as robust_plan
     from unlatch.plan.episodes import Episodes as Episodes
     from unlatch.plan.episodes import Planner as Planner
     from unlatch.plan.episodes import run_episodes as run_episodes
