@@ -38,7 +38,7 @@ def best_plan(model, reward, belief, steps, discount=1.0):
     psr, paid = model.to_psr(), reward.resolve(model)
     totals = []
     for a in range(psr.n_actions):
-        total = float(belief @ paid.states)
+        total = float(belief @ paid.states[a])
         for o in range(psr.n_observations):
             after = belief @ psr.updates[a, o]
             chance = float(after @ psr.final)

@@ -43,7 +43,7 @@ def test_a_reward_must_be_a_number(value):
 
 @pytest.mark.parametrize("value", [1e308, -1e308, 5e-324, 0, np.float32(2), np.int8(3)])
 def test_every_finite_number_is_a_reward(value):
-    assert Reward.on_states({0: value}).resolve(HALLWAY).cells[0] == float(value)
+    assert Reward.on_states({0: value}).resolve(HALLWAY).cells[0, 0] == float(value)
 
 
 def test_a_goal_names_something():
@@ -169,18 +169,18 @@ def test_a_reward_is_the_same_in_models_that_pay_it_in_another_way():
 
 @pytest.mark.parametrize("state", ["middle", 1, np.int32(1), (1,)])
 def test_a_state_by_name_by_index_or_alone_in_a_tuple(state):
-    assert Reward.on_states({state: 2.0}).resolve(HALLWAY).states.tolist() == [0, 2, 0]
+    assert Reward.on_states({state: 2.0}).resolve(HALLWAY).states[0].tolist() == [0, 2, 0]
 
 
 def test_a_tuple_stands_for_all_of_its_states():
-    assert Reward.on_states({(0, 2): 1.0}).resolve(HALLWAY).states.tolist() == [1, 0, 1]
+    assert Reward.on_states({(0, 2): 1.0}).resolve(HALLWAY).states[0].tolist() == [1, 0, 1]
 
 
 def test_a_state_that_ends_the_episode_is_never_left():
     model = naive.corridor()
     with pytest.raises(UsageError, match="'goal' ends the episode"):
         Reward.on_states({"goal": 1.0}).resolve(model)
-    assert Reward.on_states({(0, 3): 1.0}).resolve(model).states.tolist() == [1, 0, 0, 0]
+    assert Reward.on_states({(0, 3): 1.0}).resolve(model).states[0].tolist() == [1, 0, 0, 0]
 
 
 def test_an_unknown_state_is_told_the_known_ones():
@@ -197,18 +197,18 @@ def test_a_psr_has_no_states_and_says_so():
 
 def test_cells_pay_all_of_their_states():
     resolved = Reward.on_cells({2: 3.0}).resolve(confounded())
-    assert resolved.cells.tolist() == [0, 0, 3]
-    assert resolved.states.tolist() == [0, 0, 3, 3]
+    assert resolved.cells[0].tolist() == [0, 0, 3]
+    assert resolved.states.tolist() == [[0, 0, 3, 3]] * 3
 
 
 def test_a_cell_may_be_given_by_its_states():
     model = confounded()
-    assert Reward.on_states({model.partition.cells[2]: 3.0}).resolve(model).cells.tolist() == [0, 0, 3]
-    assert Reward.on_states({(1, 3, 2): 3.0}).resolve(model).cells.tolist() == [0, 3, 3]
+    assert Reward.on_states({model.partition.cells[2]: 3.0}).resolve(model).cells[0].tolist() == [0, 0, 3]
+    assert Reward.on_states({(1, 3, 2): 3.0}).resolve(model).cells[0].tolist() == [0, 3, 3]
 
 
 def test_a_state_that_stands_alone_may_be_rewarded():
-    assert Reward.on_states({"1": 1.0}).resolve(confounded()).cells.tolist() == [0, 1, 0]
+    assert Reward.on_states({"1": 1.0}).resolve(confounded()).cells[0].tolist() == [0, 1, 0]
 
 
 @pytest.mark.parametrize("state", [3, (1, 2)])

@@ -126,7 +126,7 @@ def _is_given(ctx: click.Context, name: str) -> bool:
 
 def _saved_despite_interrupt(output: Path, result: LearnResult) -> bool:
     """Write the model; an interrupt in the middle leaves the old file, so it is written once more. True then."""
-    from unlatch.files.models import save_model
+    from unlatch.files.models.doors import save_model
 
     try:
         save_model(output, result)

@@ -110,14 +110,17 @@ def plan(model: str, goals: tuple[str, ...], reward: str | None, world: str | No
 
 def _agent_model(text: str, using: str) -> tuple[POMDP | PartitionModel | PSR, POMDP | None]:
     """What the planner sees, and the POMDP with the same states, if there is one, to find them again by."""
-    from unlatch.cli.simulate import domain_or_model
+    from unlatch.cli.simulate import domain_or_model, pomdp_that_pays
     from unlatch.core.partition_model import PartitionModel
-    from unlatch.files.models import load_model
+    from unlatch.files.models.doors import load_model
 
     if not Path(text).suffix:
         pomdp = domain_or_model(text)
         return (pomdp.to_psr() if using == "psr" else pomdp), pomdp
     saved = load_model(Path(text))
+    if saved.pomdp is not None and saved.reward is not None:  # a problem, as .POMDP files hold it
+        pomdp = pomdp_that_pays(saved)
+        return (pomdp.to_psr() if using == "psr" else pomdp), pomdp
     if using == "pomdp":
         return saved.model, saved.pomdp
     psr = saved.psr if saved.psr is not None else saved.model.to_psr()
@@ -233,7 +236,7 @@ def _judge(goals: tuple[str, ...], agent: Any, states: POMDP | None, truth: POMD
         raise UsageError(
             "a goal on a learned state cannot be found in this system: the numbers of states differ"
         )
-    learned = _reward(goals, agent).resolve(agent).states
+    learned = _reward(goals, agent).resolve(agent).states[0]  # goals pay whatever the action
     order = match_states(states, truth)
     return Reward.on_states({t: float(learned[s]) for t, s in enumerate(order) if learned[s] != 0})
 
@@ -286,7 +289,7 @@ def _belief(belief: Any, most: int = 6) -> str:
 
 def _print_time(output: Screen, played: Any, judged: Reward, truth: POMDP) -> None:
     resolved = judged.resolve(truth)
-    goal = [s for s in range(truth.n_states) if resolved.states[s] > 0]
+    goal = [s for s in range(truth.n_states) if (resolved.states[:, s] > 0).any()]
     shares = played.share_of_time
     if goal:
         names = ", ".join(truth.state_names[s] for s in goal)

@@ -1,4 +1,4 @@
-"""What an agent is to pursue: numbers on symbols, rewards, (action, observation) pairs, states or cells.
+"""What an agent is to pursue: numbers on symbols, rewards, (action, observation) pairs, states, cells or transitions.
 
 A reward is written in names or indices and knows no model. It becomes numbers when a model is at hand, so
 that one goal serves the truth and every model learned from it, whatever their order of symbols.
@@ -12,16 +12,17 @@ from dataclasses import dataclass
 from typing import Any, Literal, NoReturn
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from unlatch.arrays import Floats, Ints, own_errstate
 from unlatch.core import html
-from unlatch.core.checks import frozen
+from unlatch.core.checks import as_array, finite_floats, frozen
 from unlatch.core.partition import Partition
 from unlatch.core.partition_model import PartitionModel
 from unlatch.core.pomdp import POMDP
 from unlatch.core.psr import PSR
 from unlatch.core.symbols import symbols_showing
-from unlatch.errors import UsageError
+from unlatch.errors import DataError, UsageError
 
 __all__ = ["Model", "ResolvedReward", "Reward"]
 
@@ -37,19 +38,56 @@ Place = int | str | tuple[int, ...]
 _MOST_NAMES = 12
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Reward:
-    """A goal. Make one by `learned`, `on_observations`, `on_states` or `on_cells`.
+    """A goal. Make one by `learned`, `on_observations`, `on_states`, `on_cells` or `on_transitions`.
 
     Rewards on states and cells are paid on leaving the state, whatever the action. Once an episode has ended, nothing
-    is paid.
+    is paid. ``table`` (actions, states, states, observations), with a one where that makes no difference, has the
+    rewards on transitions, and is None otherwise.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> hallway = unlatch.domains.directional_hallway()
+    >>> goal = unlatch.Reward.on_states({"middle": 1.0})
+    >>> round(unlatch.ExactPlanner(hallway, goal, horizon=3).value(), 3)
+    1.299
     """
 
-    kind: Literal["symbols", "rewards", "observations", "states", "cells"]
+    kind: Literal["symbols", "rewards", "observations", "states", "cells", "transitions"]
     entries: tuple[tuple[Any, float], ...]
+    table: Floats | None = (
+        None  # (actions, states, states, observations), or 1 where that makes no difference
+    )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Reward):
+            return NotImplemented
+        if (self.kind, self.entries) != (other.kind, other.entries):
+            return False
+        return (
+            self.table is other.table
+            if self.table is None or other.table is None
+            else np.array_equal(self.table, other.table)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.kind, self.entries))
+
+    def __repr__(self) -> str:
+        if self.table is None:
+            return f"Reward({self.kind!r}, {self.entries!r})"
+        return f"Reward({self.kind!r}, from {self.table.min():g} to {self.table.max():g})"
 
     def _repr_html_(self) -> str:
         """For notebooks: what pays how much."""
+        if self.table is not None:
+            actions, states = self.table.shape[:2]
+            span = f"from {self.table.min():g} to {self.table.max():g}"
+            return html.page(
+                "Reward on transitions", html.table([(f"{actions} actions, {states} states", span)])
+            )
         rows = ((_place_text(key), f"{value:g}") for key, value in self.entries)
         return html.page(f"Reward on {self.kind}", html.table(rows, [self.kind, "pays"]))
 
@@ -91,11 +129,39 @@ class Reward:
         partition of a `PartitionModel`."""
         return cls("cells", _checked_entries("cells", rewards))
 
+    @classmethod
+    @own_errstate
+    def on_transitions(cls, rewards: ArrayLike) -> Reward:
+        """Pay by action and state, and by the next state and the observation if these matter: an array of shape
+        (actions, states), (actions, states, states) or (actions, states, states, observations), in the order of the
+        model's names. It is what model files hold.
+
+        Planners weigh it by its expectation for every action and state.
+
+        >>> import numpy as np, unlatch
+        >>> tiger = unlatch.domains.tiger()
+        >>> pays = np.array([[-1.0, -1.0], [-100.0, 10.0], [10.0, -100.0]])  # listen, open-left, open-right
+        >>> unlatch.Reward.on_transitions(pays).resolve(tiger).states.tolist()
+        [[-1.0, -1.0], [-100.0, 10.0], [10.0, -100.0]]
+        """
+        given = as_array("rewards", rewards, "an array of numbers")
+        if not 2 <= given.ndim <= 4:
+            raise UsageError(
+                "rewards on transitions need an array of shape (actions, states), (actions, states, states) or "
+                f"(actions, states, states, observations), got one of shape {given.shape}"
+            )
+        table = finite_floats("rewards", given, ndim=given.ndim)
+        if 0 in table.shape:
+            raise UsageError(f"rewards on transitions: an array of shape {table.shape} pays nothing")
+        return cls("transitions", (), frozen(table.reshape(table.shape + (1,) * (4 - table.ndim))))
+
     @own_errstate
     def resolve(self, model: Model) -> ResolvedReward:
         """The numbers of this reward in the alphabets and states of ``model``; `UsageError` where the model
         does not know what the reward speaks of."""
         partition = _partition(model)
+        if self.table is not None:
+            return _resolved_table(self.table, model, partition)
         tables = {
             "symbols": np.zeros((model.n_actions, model.n_observations)),
             "cells": np.zeros(partition.n_cells),
@@ -113,8 +179,9 @@ class Reward:
             tables["symbols"][:] = tables["symbols"][0]
         if isinstance(model, POMDP):
             tables["cells"][list(model.terminal)] = 0.0
+        cells = np.tile(tables["cells"], (model.n_actions, 1))
         return ResolvedReward(
-            frozen(tables["symbols"]), frozen(tables["cells"]), partition.labels, frozen(tables["rewards"])
+            frozen(tables["symbols"]), frozen(cells), partition.labels, frozen(tables["rewards"])
         )
 
     def _places(self, key: Any, model: Model, partition: Partition) -> tuple[str, list[tuple[int, ...]]]:
@@ -138,9 +205,9 @@ class Reward:
 
 @dataclass(frozen=True, eq=False)
 class ResolvedReward:
-    """A reward as numbers: ``symbols[a, o]`` paid with the observation, ``cells[labels[s]]`` paid on leaving state
-    ``s``, and ``rewards[r]`` paid with the model's own reward of that number, beside the observation. A POMDP's states
-    are cells of their own; a PSR has one cell, which pays nothing."""
+    """A reward as numbers: ``symbols[a, o]`` paid with the observation, ``cells[a, labels[s]]`` paid on leaving state
+    ``s`` by action ``a``, and ``rewards[r]`` paid with the model's own reward of that number, beside the observation. A
+    POMDP's states are cells of their own; a PSR has one cell, which pays nothing."""
 
     symbols: Floats
     cells: Floats
@@ -149,8 +216,8 @@ class ResolvedReward:
 
     @property
     def states(self) -> Floats:
-        """The reward of leaving every state."""
-        result: Floats = self.cells[self.labels]
+        """The reward of leaving every state by every action, shape (actions, states)."""
+        result: Floats = self.cells[:, self.labels]
         return result
 
     @property
@@ -160,6 +227,45 @@ class ResolvedReward:
             max(float(np.abs(table).max(initial=0.0)) for table in (self.symbols, self.cells, self.rewards))
             or 1.0
         )
+
+
+def _resolved_table(table: Floats, model: Model, partition: Partition) -> ResolvedReward:
+    """A reward on transitions by what it is expected to pay for every action and state."""
+    if not isinstance(model, POMDP):
+        raise UsageError(
+            f"rewards on transitions speak of states, which a {type(model).__name__} does not tell apart; use "
+            "Reward.on_observations, or plan with the POMDP"
+        )
+    full = (model.n_actions, model.n_states, model.n_states, model.n_observations)
+    fits = all(own in (1, wanted) for own, wanted in zip(table.shape[2:], full[2:], strict=True))
+    if table.shape[:2] != full[:2] or not fits:
+        raise DataError(
+            f"rewards on transitions: shape {table.shape} for {full[0]} actions, {full[1]} states and {full[3]} "
+            "observations",
+            field="reward",
+        )
+    cells = np.array([_expected_pay(table[a], model, a) for a in range(model.n_actions)])
+    cells[:, list(model.terminal)] = 0.0
+    nothing = np.zeros((model.n_actions, model.n_observations))
+    return ResolvedReward(
+        frozen(nothing), frozen(cells), partition.labels, frozen(np.zeros(len(_rewards_beside(model))))
+    )
+
+
+def _expected_pay(table: Floats, model: POMDP, action: int) -> Floats:
+    """Expectation over next state and observation of ``table[s, t, o]``, shape (states,)."""
+    moves, shows = model.transitions[action], model.observations[action]
+    if table.shape[1:] == (1, 1):
+        return table[:, 0, 0]  # nothing to average: to the last digit
+    if table.shape[2] == 1:
+        paid = table[:, :, 0]
+    elif model.emission == "arrival":
+        paid = np.einsum(
+            "sto,to->st", np.broadcast_to(table, (len(moves), len(moves), table.shape[2])), shows
+        )
+    else:
+        paid = np.einsum("sto,so->st", table, shows)
+    return np.asarray((moves * paid).sum(axis=1), dtype=np.float64)
 
 
 def _place_text(key: object) -> str:

@@ -45,7 +45,7 @@ class Problem(NamedTuple):
     moves: Floats  # (actions, k, k): updates summed over observations, cumulative over the next coordinate
     labels: Ints  # (k,): cell of every coordinate
     symbol_rewards: Floats  # (actions, observations)
-    cell_rewards: Floats  # (cells,): paid on leaving a state of the cell
+    cell_rewards: Floats  # (actions, cells): paid on leaving a state of the cell by the action
     cells_pay: bool  # whether any of these is not zero
     expected: Floats  # (actions, k): expected reward of an action, linear in the belief
     legal: Ints  # actions to choose from
@@ -282,12 +282,12 @@ def step_belief(problem, action, belief, masses, chances, after, random):  # typ
             return -1, 0.0
         if by_cell:
             cell = draw_weights(masses, uniform(random))
-            reward = cell_rewards[cell]
+            reward = cell_rewards[action, cell]
             if not restrict(labels, final, belief, cell):
                 return -1, reward
         else:
             for c in range(masses.shape[0]):
-                reward += masses[c] * cell_rewards[c]
+                reward += masses[c] * cell_rewards[action, c]
     observation = draw_mixture(problem.updates, final, problem.shows, action, belief, chances, after, random)
     if by_cell and observation >= 0:
         reward += symbol_rewards[action, observation]
@@ -424,7 +424,7 @@ def search(problem, settings, tree, belief, simulations, random):  # type: ignor
     longest = min(settings.depth, tree.size[0] + simulations + 1)
     nodes, actions, rewards = np.empty(longest, np.int64), np.empty(longest, np.int64), np.empty(longest)
     particle, after, starting = np.empty(k), np.empty(k), np.empty(k)
-    masses, chances = np.empty(problem.cell_rewards.shape[0]), np.empty(problem.shows.shape[2])
+    masses, chances = np.empty(problem.cell_rewards.shape[1]), np.empty(problem.shows.shape[2])
     mass = 0.0
     for i in range(k):
         mass += max(belief[i], 0.0)
@@ -451,7 +451,7 @@ def search(problem, settings, tree, belief, simulations, random):  # type: ignor
             action = choose(visits, values, node, legal, settings.exploration, settings.logarithmic, random)
             if by_state:
                 observation = draw_row(shown, action, state, uniform(random))
-                reward = symbol_rewards[action, observation] + cell_rewards[state]
+                reward = symbol_rewards[action, observation] + cell_rewards[action, state]
                 state = draw_following(following, action, observation, state, uniform(random))
             else:
                 observation, reward = step_belief(problem, action, particle, masses, chances, after, random)
@@ -616,7 +616,7 @@ class World(NamedTuple):
     shown: Floats  # (actions, states, events): cumulative
     following: Floats  # (actions, events, states, states): cumulative
     symbol_rewards: Floats  # (actions, events)
-    state_rewards: Floats  # (states,)
+    state_rewards: Floats  # (actions, states)
     ends: Flags  # (events,): whether the episode is over
     going_on: Ints  # (events,): the planner's event that agrees and lets the episode go on, or -1
     ended: Ints  # (events,): the planner's event that agrees and ends it, or -1
@@ -665,7 +665,7 @@ def play(  # type: ignore[no-untyped-def]
             event = draw_row(world.shown, action, state, uniforms[episode, t])
             occupancy[episode, state] += 1
             lengths[episode] += 1
-            totals[episode] += world.symbol_rewards[action, event] + world.state_rewards[state]
+            totals[episode] += world.symbol_rewards[action, event] + world.state_rewards[action, state]
             state = draw_following(world.following, action, event, state, uniforms[episode, t + 1])
             seen = follow(
                 problem.updates,

@@ -46,7 +46,7 @@ class PlanningProblem:
     shows: Floats  # (actions, k, events): probability of an event, linear in the belief
     labels: Ints  # (k,): cell of every coordinate
     symbol_rewards: Floats  # (actions, events), scaled
-    cell_rewards: Floats  # (cells,), scaled
+    cell_rewards: Floats  # (actions, cells), scaled
     expected: Floats  # (actions, k): expected reward of an action, linear in the belief, scaled
     scale: float
     legal: Ints  # actions to choose from
@@ -70,7 +70,9 @@ class PlanningProblem:
         """Largest minus smallest reward that one legal step can pay, scaled."""
         shows = self.shows[self.legal]
         rewards = self.symbol_rewards[self.legal][(np.abs(shows) > _POSSIBLE).any(axis=1)]
-        return (float(np.ptp(rewards)) if rewards.size else 0.0) + float(np.ptp(self.cell_rewards))
+        return (float(np.ptp(rewards)) if rewards.size else 0.0) + float(
+            np.ptp(self.cell_rewards[self.legal])
+        )
 
     @property
     def mixing(self) -> Floats:
@@ -140,7 +142,7 @@ def planning_problem(
     scale = resolved.scale
     shows = np.einsum("aoij,j->aio", events.updates, psr.final)
     symbols, cells = events.payments(resolved) / scale, resolved.cells / scale
-    expected = np.einsum("aio,ao->ai", shows, symbols) + cells[resolved.labels] * psr.final
+    expected = np.einsum("aio,ao->ai", shows, symbols) + cells[:, resolved.labels] * psr.final
     arrays: dict[str, Any] = {
         "initial": _normalized(psr),
         "final": psr.final,
