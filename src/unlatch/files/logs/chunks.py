@@ -45,9 +45,11 @@ class LogChunk:
     >>> import io, unlatch
     >>> text = b"action,observation\\nleft,dark\\nright,dark\\nleft,light\\n"
     >>> for chunk in unlatch.iterate_log(io.BytesIO(text), chunk=2):
-    ...     print(chunk.start, chunk.observations.tolist(), chunk.episode_starts.tolist(), chunk.observation_names)
-    0 [0, 0] [0] ('dark', 'light')
-    2 [1] [] ('dark', 'light')
+    ...     print(chunk.start, chunk.observations.tolist(), chunk.episode_starts.tolist())
+    0 [0, 0] [0]
+    2 [1] []
+    >>> chunk.observation_names
+    ('dark', 'light')
     """
 
     start: int
