@@ -71,6 +71,7 @@ WHOLE_OPTIONS = [
     *(("plan", option) for option in ("--steps", "--episodes", "--simulations", "--depth", "--seed")),
     *(("simulate", option) for option in ("--steps", "--episodes", "--total", "--seed")),
     *(("demo", option) for option in ("--steps", "--seed")),
+    *(("check", option) for option in ("--steps", "--seed")),
     *(("reproduce", option) for option in ("--seeds", "--workers", "--sizes-up-to")),
     *(
         ("learn", option)
@@ -405,7 +406,7 @@ def test_targets_are_checked_before_the_work_begins(
     for work in (
         "unlatch.simulation.simulate",
         "unlatch.learn.pipeline.learn_pomdp",
-        "unlatch.files.logs.read_log",
+        "unlatch.files.logs.read.read_log",
     ):
         monkeypatch.setattr(work, never)
     monkeypatch.setattr("unlatch.study.reproduction.reproduce_targets", never)

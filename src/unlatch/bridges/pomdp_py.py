@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -122,13 +123,13 @@ def _classes() -> Any:
     class Transition(library.TransitionModel):  # type: ignore[misc,name-defined]
         def __init__(self, model: POMDP, states: tuple[Any, ...], rng: np.random.Generator) -> None:
             self._chances, self._states, self._rng = model.transitions, states, rng
-            self._sums = np.cumsum(model.transitions, axis=2)
+            self._sums = np.cumsum(model.transitions, axis=2).tolist()
 
         def probability(self, next_state: Any, state: Any, action: Any) -> float:
             return float(self._chances[action.code, state.code, next_state.code])
 
         def sample(self, state: Any, action: Any) -> Any:
-            return self._states[_picked(self._sums[action.code, state.code], self._rng)]
+            return self._states[_picked(self._sums[action.code][state.code], self._rng)]
 
         def get_all_states(self) -> Any:
             return self._states
@@ -136,13 +137,13 @@ def _classes() -> Any:
     class Shown(library.ObservationModel):  # type: ignore[misc,name-defined]
         def __init__(self, model: POMDP, observations: tuple[Any, ...], rng: np.random.Generator) -> None:
             self._chances, self._observations, self._rng = model.observations, observations, rng
-            self._sums = np.cumsum(model.observations, axis=2)
+            self._sums = np.cumsum(model.observations, axis=2).tolist()
 
         def probability(self, observation: Any, next_state: Any, action: Any) -> float:
             return float(self._chances[action.code, next_state.code, observation.code])
 
         def sample(self, next_state: Any, action: Any) -> Any:
-            return self._observations[_picked(self._sums[action.code, next_state.code], self._rng)]
+            return self._observations[_picked(self._sums[action.code][next_state.code], self._rng)]
 
         def get_all_observations(self) -> Any:
             return self._observations
@@ -151,11 +152,13 @@ def _classes() -> Any:
         """Expected for the state left, the action and the state reached: planners there know no observation yet."""
 
         def __init__(self, problem: Problem) -> None:
-            self._table = _expected(problem)
+            table = _expected(problem)
+            self._by_next_state = table.shape[2] > 1
+            self._table = table.tolist()
 
         def sample(self, state: Any, action: Any, next_state: Any) -> float:
-            table = self._table
-            return float(table[action.code, state.code, next_state.code if table.shape[2] > 1 else 0])
+            paid: list[float] = self._table[action.code][state.code]
+            return paid[next_state.code if self._by_next_state else 0]
 
         def argmax(self, state: Any, action: Any, next_state: Any) -> float:
             return self.sample(state, action, next_state)
@@ -201,6 +204,7 @@ def _expected(problem: Problem) -> Floats:
     return result
 
 
-def _picked(sums: Floats, rng: np.random.Generator) -> int:
-    """An index by cumulated probabilities; never one whose probability is zero."""
-    return int(np.searchsorted(sums, rng.random() * sums[-1], side="right"))
+def _picked(sums: list[float], rng: np.random.Generator) -> int:
+    """An index by cumulated probabilities; never one whose probability is zero. Lists, since planners there ask for one
+    number at a time."""
+    return bisect_right(sums, rng.random() * sums[-1])

@@ -129,7 +129,7 @@ def plan(model: str, goals: tuple[str, ...], reward: str | None, world: str | No
 
 def _agent_model(text: str, using: str) -> tuple[POMDP | PartitionModel | PSR, POMDP | None]:
     """What the planner sees, and the POMDP with the same states, if there is one, to find them again by."""
-    from unlatch.cli.simulate import domain_or_model
+    from unlatch.cli.simulate import domain_or_model, pomdp_that_pays
     from unlatch.core.partition_model import PartitionModel
     from unlatch.files.models.doors import load_model
 
@@ -137,6 +137,9 @@ def _agent_model(text: str, using: str) -> tuple[POMDP | PartitionModel | PSR, P
         pomdp = domain_or_model(text)
         return (pomdp.to_psr() if using == "psr" else pomdp), pomdp
     saved = load_model(Path(text))
+    if saved.pomdp is not None and saved.reward is not None:  # a problem, as .POMDP files hold it
+        pomdp = pomdp_that_pays(saved)
+        return (pomdp.to_psr() if using == "psr" else pomdp), pomdp
     if using == "pomdp":
         return saved.model, saved.pomdp
     psr = saved.psr if saved.psr is not None else saved.model.to_psr()

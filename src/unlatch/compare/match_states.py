@@ -32,11 +32,20 @@ def match_states(estimate: POMDP, truth: POMDP) -> Ints:
 
     ``estimate.reordered(order)`` has its states where ``truth`` has them. Chosen to minimize
 
-        sum over a, s of |Z'[a,s] - Z[a,s]|_1 + |T'[a,s] - T[a,s]|_1,
+        sum over a, s of ``|Z'[a,s] - Z[a,s]|_1 + |T'[a,s] - T[a,s]|_1``,
 
     because observation rows alone cannot tell aliased states apart. This is a quadratic assignment, so the
     search starts from two linear ones (what every state shows sooner or later, and what it shows at once)
     and improves each by reassigning all states and by swapping pairs until nothing helps.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> maze = unlatch.domains.tmaze()
+    >>> shuffled = maze.reordered([2, 0, 3, 1])
+    >>> order = unlatch.match_states(shuffled, maze)
+    >>> shuffled.reordered(order).state_names == maze.state_names
+    True
     """
     learned, true = aligned_rows(estimate, truth)
     shown = row_distances(learned.observations, true.observations)

@@ -65,7 +65,14 @@ NAMES = tuple(_BUILDERS)
 
 def by_name(text: str) -> POMDP:
     """A domain from text, with its parameters after a colon: ``tiger``, ``tmaze:rooms=3,fail=0.1``,
-    ``room:rows=4,columns=5,seed=7``, ``frozen-lake:slippery=false,observe=column``."""
+    ``room:rows=4,columns=5,seed=7``, ``frozen-lake:slippery=false,observe=column``.
+
+    Examples
+    --------
+    >>> from unlatch import domains
+    >>> domains.by_name("tmaze:rooms=3,fail=0.1")
+    POMDP(8 states, 4 actions, 9 observations, emission='departure')
+    """
     name, _, options = text.strip().replace("_", "-").partition(":")
     if name not in _BUILDERS:
         raise UsageError(f"unknown domain {name!r}; known: {', '.join(NAMES)} (parameters as tmaze:rooms=3)")

@@ -18,6 +18,7 @@ from unlatch.errors import MissingDependencyError
 try:
     from numba import config, njit
     from numba.core.caching import IndexDataCacheFile
+    from numba.cpython.unsafe.numbers import trailing_zeros as _trailing_zeros
     from numba.cpython.unsafe.tuple import tuple_setitem
 except ImportError as error:
     raise MissingDependencyError(
@@ -152,3 +153,12 @@ def _with_item(items: tuple[Any, ...], index: int, item: Any) -> tuple[Any, ...]
 
 with_item: Any = _with_item if config.DISABLE_JIT else tuple_setitem  # type: ignore[attr-defined]
 """A tuple with one item replaced, for kernels whose tuples stay in registers."""
+
+
+def _zeros_at_the_end(word: Any) -> int:
+    """The zero bits below the lowest one: what numba's ``trailing_zeros`` is to compiled code."""
+    return (int(word) & -int(word)).bit_length() - 1
+
+
+trailing_zeros: Any = _zeros_at_the_end if config.DISABLE_JIT else _trailing_zeros  # type: ignore[attr-defined]
+"""How many zero bits a word ends in; of a word that is not zero."""

@@ -47,6 +47,20 @@ class Planner(Protocol):
     it pays one, and either only to a planner whose method has a parameter ``observation`` or ``reward`` for it. An
     observation that the planner cannot follow raises `BeliefCollapseError`; a planner that goes on by itself may count
     such events in ``collapses``.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> class Listener:
+    ...     def reset(self, observation=None): ...
+    ...
+    ...     def action(self):
+    ...         return "listen"
+    ...
+    ...     def observe(self, action, observation, reward=None): ...
+    ...
+    >>> unlatch.run_episodes(unlatch.domains.tiger(), Listener(), episodes=2, steps=10, rng=0).mean
+    -10.0
     """
 
     def reset(self, observation: Symbol | None = None) -> None: ...
@@ -75,6 +89,16 @@ class Episodes:
     state_names : tuple of str
     seed : int or None
         The seed of the true system's chances, unless a generator was passed.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> tiger = unlatch.domains.tiger()
+    >>> played = unlatch.run_episodes(tiger, unlatch.ExactPlanner(tiger, horizon=10), episodes=3, steps=10, rng=0)
+    >>> played.rewards
+    array([ 1., 12., 23.])
+    >>> played.lengths
+    array([10, 10, 10])
     """
 
     rewards: Floats
@@ -187,6 +211,14 @@ def run_episodes(
         Of an environment: from the name of an action to what ``step`` takes, and from what it shows to the name of an
         observation. By default names that are numbers stand for these numbers, other actions for their place among the
         model's, and observations go by their text if the model knows it, else by their number.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> tiger = unlatch.domains.tiger()
+    >>> played = unlatch.run_episodes(tiger, unlatch.ExactPlanner(tiger, horizon=10), episodes=200, steps=10, rng=0)
+    >>> round(played.mean, 1), round(played.standard_error, 1)
+    (8.2, 2.0)
     """
     episodes = whole_number("episodes", episodes, least=1)
     steps = whole_number("steps", steps, least=1)

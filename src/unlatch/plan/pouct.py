@@ -59,9 +59,16 @@ _STEPS_PER_CALL = 1 << 20
 class SearchResult:
     """What one search found at its root.
 
-    ``values`` holds the mean return of every action as the search weighs it (an action never tried: its
-    expected immediate reward; an illegal one: minus infinity), ``visits`` how often each was tried, kept
+    ``values`` (actions,) holds the mean return of every action as the search weighs it (an action never tried: its
+    expected immediate reward; an illegal one: minus infinity), ``visits`` (actions,) how often each was tried, kept
     simulations included. ``depth`` is the most steps that a simulation took inside the tree.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> found = unlatch.POUCT(unlatch.domains.tiger(), rng=0).search()
+    >>> found.action, int(found.visits.sum()), found.values.round(0)
+    (0, 1000, array([  -5.,  -83., -119.]))
     """
 
     action: int
@@ -129,6 +136,17 @@ class POUCT:
         The model and its reward as the arrays that the kernel computes with.
     settings : Settings
         How the search explores, in the kernel's units: depth as it was cut, rewards of at most one.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> tiger = unlatch.domains.tiger()
+    >>> planner = unlatch.POUCT(tiger, rng=0)
+    >>> tiger.action_names[planner.action()]
+    'listen'
+    >>> planner.observe("listen", "hear-left", reward=-1)
+    >>> planner.belief.round(2)
+    array([0.85, 0.15])
     """
 
     @own_errstate

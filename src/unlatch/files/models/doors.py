@@ -26,7 +26,7 @@ from unlatch.files.atomic import PathLike, checked_path, read_regular_file, writ
 from unlatch.files.models import native
 from unlatch.files.models.native import FILLED_IN, Learned, SavedModel, as_saved, completed
 
-__all__ = ["load_model", "load_problem", "save_model", "save_problem"]
+__all__ = ["load_model", "load_problem", "save_model", "save_problem", "with_detected_ends"]
 
 Reader = Callable[[bytes, str], SavedModel]
 Terminal = Literal["told", "detect"]
@@ -72,10 +72,10 @@ def load_problem(path: PathLike, *, terminal: Terminal = "told") -> Problem:
     if terminal not in ("told", "detect"):
         raise UsageError(f"terminal must be 'told' or 'detect', got {terminal!r}")
     problem = load_model(path).problem
-    return _with_detected_ends(problem) if terminal == "detect" else problem
+    return with_detected_ends(problem) if terminal == "detect" else problem
 
 
-def _with_detected_ends(problem: Problem) -> Problem:
+def with_detected_ends(problem: Problem) -> Problem:
     """States that every action leaves where they are, that pay nothing and that no episode starts in, as terminal."""
     model = problem.model
     if not isinstance(model, POMDP):
@@ -160,7 +160,8 @@ def save_model(
     path : path of the file, replaced if it exists
     model : result of learning, POMDP, PSR or SavedModel
         Of a result (`learn_pomdp`), all that is known goes into the file: the model, its partition, evidence,
-        likelihood, options, diagnostics, the seed, the size of the log, and what the spectral stage found. Where the
+        likelihood, intervals (at the level last asked for, else at 90 %), options, diagnostics, the seed, the size of
+        the log, and what the spectral stage found. Where the
         spectral model is what was returned, its PSR is stored as well.
     partition, psr : optional
         Stored beside the model; they replace those of a `SavedModel` or a result.

@@ -25,6 +25,8 @@ from numpy.typing import NDArray
 from unlatch import __version__
 from unlatch.core.diagnostics import Diagnostic, Diagnostics
 from unlatch.core.evidence import Evidence
+from unlatch.core.identification import QUICK_STATES, Identification
+from unlatch.core.intervals import KINDS, Intervals
 from unlatch.core.partition import Partition
 from unlatch.core.partition_model import PartitionModel
 from unlatch.core.pomdp import POMDP
@@ -74,7 +76,9 @@ _SECTIONS = (
     "reward",
     "discount",
     "evidence",
+    "identified",
     "log_likelihood",
+    "intervals",
     "options",
     "diagnostics",
     "provenance",
@@ -113,6 +117,8 @@ class Learned(Protocol):
     @property
     def evidence(self) -> Evidence | None: ...
     @property
+    def identified(self) -> Identification: ...
+    @property
     def log_likelihood(self) -> float: ...
     @property
     def options(self) -> Any:
@@ -144,8 +150,10 @@ _KINDS: dict[str, Any] = {
     "diagnostics": Diagnostics,
     "extra": Mapping,
     "evidence": Evidence | None,
+    "identified": Identification | None,
     "options": Mapping,
     "log_likelihood": int | float | np.integer | np.floating | None,
+    "intervals": Intervals | None,
     "reward": Reward | None,
     "discount": int | float | np.integer | np.floating | None,
 }
@@ -174,10 +182,14 @@ class SavedModel:
         The options that the model was learned with; plain JSON values.
     log_likelihood : float, optional
         Of the POMDP on the log that it was learned from, in nats; minus infinity if a spectral model rules it out.
+    intervals : Intervals, optional
+        How sure every number of the POMDP is.
     reward : Reward, optional
         What is to be pursued, if the file says so.
     discount : float, optional
         What a reward one step later counts for, if the file says so.
+    identified : Identification, optional
+        What the log determines of the POMDP, without the extreme models.
     """
 
     pomdp: POMDP | None = None
@@ -189,8 +201,10 @@ class SavedModel:
     evidence: Evidence | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     log_likelihood: float | None = None
+    intervals: Intervals | None = None
     reward: Reward | None = None
     discount: float | None = None
+    identified: Identification | None = None
 
     def __post_init__(self) -> None:
         for name, kind in _KINDS.items():
@@ -203,6 +217,8 @@ class SavedModel:
             raise DataError(f"partition: {self.partition.n_states} labels for {states} states of the pomdp")
         if self.log_likelihood is not None and not self.log_likelihood < np.inf:
             raise DataError(f"log_likelihood must be a number below infinity, got {self.log_likelihood}")
+        if self.intervals is not None:
+            _check_fit(self.intervals, self.pomdp)
         if self.reward is not None or self.discount is not None:
             self.problem  # noqa: B018  # refuses a reward or a discount that does not fit
 
@@ -220,6 +236,15 @@ class SavedModel:
             model = PartitionModel(model, self.partition)
         told = {} if self.discount is None else {"discount": float(self.discount)}
         return Problem(model, self.reward, diagnostics=self.diagnostics, **told)  # type: ignore[arg-type]
+
+
+def _check_fit(intervals: Intervals, pomdp: POMDP | None) -> None:
+    """Refuse intervals of another model."""
+    for kind, bounds in zip(KINDS, intervals.rows, strict=True):
+        rows = None if pomdp is None else getattr(pomdp, kind)
+        ours = None if bounds is None else bounds.shape[:-1]
+        if ours != (None if rows is None else rows.shape):
+            raise DataError(f"intervals: {kind}: they are not of this pomdp")
 
 
 def as_saved(model: POMDP | PSR | SavedModel | Learned) -> SavedModel:
@@ -248,7 +273,9 @@ def _of_result(result: Learned) -> SavedModel:
         psr=spectral.partition_model.psr if plain else None,
         partition=result.partition,
         evidence=result.evidence,
+        identified=result.identified if result.pomdp.n_states <= QUICK_STATES else None,
         log_likelihood=result.log_likelihood,
+        intervals=getattr(result, "stated", None),
         options=result.options.as_dict(),
         diagnostics=result.diagnostics,
         provenance={
@@ -325,7 +352,9 @@ def content_of(saved: SavedModel, arrays: dict[str, NDArray[Any]] | None = None)
         "reward": None if saved.reward is None else plain_reward(saved.reward, arrays),
         "discount": None if saved.discount is None else float(saved.discount),
         "evidence": None if saved.evidence is None else _plain(saved.evidence.as_dict()),
+        "identified": None if saved.identified is None else _plain(saved.identified.as_dict()),
         "log_likelihood": _plain(saved.log_likelihood),
+        "intervals": None if saved.intervals is None else saved.intervals.as_dict(),
         "options": _plain(saved.options) or None,
         "diagnostics": [
             {"name": entry.name, "message": entry.message, "details": _plain(entry.details)}
@@ -478,8 +507,10 @@ def saved_from(content: dict[str, Any], notes: Diagnostics) -> SavedModel:
         + unreachable(pomdp),
         extra=extra,
         evidence=_evidence(content.get("evidence")),
+        identified=_identified(content.get("identified"), pomdp),
         options=_object("options", content.get("options", {})),
         log_likelihood=_log_likelihood(content.get("log_likelihood")),
+        intervals=_intervals(content.get("intervals")),
         reward=None if content.get("reward") is None else read_reward(content["reward"]),
         discount=_discount(content.get("discount")),
     )
@@ -536,8 +567,20 @@ def _states(section: str, value: Any) -> tuple[int, ...]:
     return tuple(value)
 
 
+def _identified(value: Any, pomdp: POMDP | None) -> Identification | None:
+    if value is None:
+        return None
+    if pomdp is None:
+        raise DataError("identified: without a pomdp there is nothing to identify")
+    return Identification.from_dict(_object("identified", value), pomdp)
+
+
 def _evidence(values: Any) -> Evidence | None:
     return None if values is None else Evidence.from_dict(_object("evidence", values))
+
+
+def _intervals(values: Any) -> Intervals | None:
+    return None if values is None else Intervals.from_dict(_object("intervals", values))
 
 
 def _log_likelihood(value: Any) -> float | None:

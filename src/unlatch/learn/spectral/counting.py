@@ -30,7 +30,15 @@ class SequenceCounts:
     """Counts of every action–observation window up to ``history_length + test_length``.
 
     ``a + b`` is what one would have counted in both logs, kept apart as episodes: merging is exact,
-    associative and independent of order.
+    associative and independent of order. ``symbol_rewards`` (observations,) is what the symbols carry, or None.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> logs = [unlatch.simulate(unlatch.domains.tiger(), 1_000, rng=seed) for seed in (1, 2)]
+    >>> monday, tuesday = (unlatch.count_sequences(log, history_length=2, test_length=1) for log in logs)
+    >>> (monday + tuesday).steps
+    2000
     """
 
     history_length: int
@@ -142,6 +150,14 @@ def count_sequences(log: Trajectory, *, history_length: int, test_length: int) -
     The longest windows are sorted once; every shorter table follows from it by dropping the last symbol and
     adding the one window per episode that has no longer extension. Weights are added up in a second pass that
     looks every window up.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> log = unlatch.simulate(unlatch.domains.tiger(), 20_000, rng=0)
+    >>> counts = unlatch.count_sequences(log, history_length=2, test_length=1)
+    >>> [len(table.counts) for table in counts.tables]  # different windows of one, two and three pairs
+    [10, 100, 999]
     """
     checked_log(log)
     check_lengths(history_length, test_length)
