@@ -36,7 +36,7 @@ Sampling = Literal["state", "belief"]
 Leaf = Literal["rollout", "mdp", "solver"]
 
 _PATIENCE = 8
-"""Without a discount, for how many times twice the window a reward counts for most of itself where leaves are valued."""
+"""Without a discount and with valued leaves, how many windows ahead a reward still counts for most of itself."""
 
 _VALUED = 0.05
 """Exploration where leaves are valued, as a share of that with random actions: what is left to find out is by how much
