@@ -55,11 +55,7 @@ def header(data: ReportData, parts: Sequence[tuple[str, str]]) -> Markup:
 def _in_brief(data: ReportData) -> Iterator[tuple[str, str]]:
     """The four questions that come first. Every answer is a number or a verdict that the page has in full."""
     yield counted(data.pomdp.n_states, "hidden state"), _how_sure(data)
-    found = data.summary.identified
-    yield (
-        "the numbers, by the process",
-        f"{NOT_COMPUTED}" if found is None else found.reason.partition(":")[0],
-    )
+    yield "the numbers, by the process", _how_determined(data)
     check = data.check
     if check is None or not check.windows:
         yield "predictions", NOT_COMPUTED
@@ -72,6 +68,15 @@ def _in_brief(data: ReportData) -> Iterator[tuple[str, str]]:
     notes = list(data.summary.diagnostics)
     repaired = sum(note.name in _REPAIRS for note in notes)
     yield "on record", f"{counted(repaired, 'repair')}, {counted(len(notes) - repaired, 'other note')}"
+
+
+def _how_determined(data: ReportData) -> str:
+    found = data.summary.identified
+    if found is None:
+        return NOT_COMPUTED
+    if found.identified:
+        return "determined, and no other model at all" if found.everywhere else "determined, locally"
+    return found.verdict
 
 
 def _how_sure(data: ReportData) -> str:
