@@ -29,7 +29,18 @@ KINDS = ("initial", "transitions", "observations", "first_observations", "reward
 
 
 class Rows(NamedTuple):
-    """Something for every number of a model; None for rows that it does not have."""
+    """Something for every number of a model; None for rows that it does not have.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> log = unlatch.simulate(unlatch.domains.tiger(), 2_000, rng=0)
+    >>> model = unlatch.refine(unlatch.domains.tiger(), log).pomdp
+    >>> sure = unlatch.uncertainty(model, log)
+    >>> errors = sure.intervals().standard_errors
+    >>> errors.transitions.shape, errors.first_observations
+    ((3, 2, 2), None)
+    """
 
     initial: NDArray[Any]
     transitions: NDArray[Any]
@@ -47,6 +58,15 @@ class Entry(NamedTuple):
 
     ``action`` is None where no action belongs to it, or all do: rows that all actions share are one. ``outcome`` is the
     index on the last axis.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> log = unlatch.simulate(unlatch.domains.tiger(), 2_000, rng=0)
+    >>> model = unlatch.refine(unlatch.domains.tiger(), log).pomdp
+    >>> sure = unlatch.uncertainty(model, log)
+    >>> sure.covariance().entries[0]
+    Entry(kind='transitions', action=1, state=0, outcome=0)
     """
 
     kind: str
@@ -81,6 +101,18 @@ class Intervals:
         Of words.
     method : "scores", "differences" or "sandwich"
         Where the standard errors come from. All but the last hold for a model that fits its log.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> log = unlatch.simulate(unlatch.domains.tiger(), 2_000, rng=0)
+    >>> model = unlatch.refine(unlatch.domains.tiger(), log).pomdp
+    >>> sure = unlatch.uncertainty(model, log)
+    >>> intervals = sure.intervals(level=0.9)
+    >>> intervals.observations[0, 0, 0].round(2)  # of hearing the tiger on the left where it is
+    array([0.78, 0.85])
+    >>> intervals.level, intervals.standard_errors.transitions.shape
+    (0.9, (3, 2, 2))
     """
 
     level: float

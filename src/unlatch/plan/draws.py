@@ -57,6 +57,14 @@ class PlanReturn:
     unplanned : float
         Largest probability, over the models, of what the plan's own model holds impossible; after that no reward is
         counted.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> planner = unlatch.ExactPlanner(unlatch.domains.tiger(), horizon=3)
+    >>> found = unlatch.plan_return(planner, [unlatch.domains.tiger()] * 3)
+    >>> found.returns.round(2), found.level
+    (array([2.72, 2.72, 2.72]), 0.9)
     """
 
     returns: Floats
@@ -215,6 +223,13 @@ def robust_plan(
     planner : ExactPlanner
     found : PlanReturn
         Its returns in all models; ``low`` and ``high`` are the least and the greatest.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> planner, found = unlatch.robust_plan([unlatch.domains.tiger()] * 2, horizon=3)
+    >>> round(found.low, 2), round(found.high, 2)
+    (2.72, 2.72)
     """
     if criterion not in ("worst", "mean"):
         raise UsageError(f"criterion must be 'worst' or 'mean', got {criterion!r:.40}")

@@ -39,6 +39,14 @@ class LogChunk:
     terminated : array of bool, shape (steps,), or None
     first_observations : array of int, one for each of ``episode_starts``, or None
         Codes into ``first_observation_names``.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> unlatch.write_log("log.csv", unlatch.simulate(unlatch.domains.tiger(), 2_500, rng=1))
+    >>> chunks = list(unlatch.iterate_log("log.csv"))
+    >>> sum(len(chunk.actions) for chunk in chunks), chunks[0].action_names
+    (2500, ('open-right', 'listen', 'open-left'))
     """
 
     start: int

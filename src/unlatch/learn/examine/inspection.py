@@ -52,7 +52,15 @@ _TELLING = {
 
 @dataclass(frozen=True)
 class SymbolCount:
-    """A symbol and how often it occurs."""
+    """A symbol and how often it occurs.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> summary = unlatch.inspect_log(unlatch.simulate(unlatch.domains.tiger(), 5_000, rng=1))
+    >>> summary.actions[0]
+    SymbolCount(name='listen', count=1701)
+    """
 
     name: str
     count: int
@@ -87,6 +95,13 @@ class LogSummary:
         action of the row, if actions were drawn independently of all that came before.
     diagnostics : Diagnostics
         What was noticed while the log was read, and what `examine` says about it.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> summary = unlatch.inspect_log(unlatch.simulate(unlatch.domains.tiger(), 5_000, rng=1))
+    >>> summary.steps, summary.rare, summary.reward_range
+    (5000, (), (-100.0, 10.0, 3))
     """
 
     steps: int

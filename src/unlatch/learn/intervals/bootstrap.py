@@ -43,6 +43,14 @@ class Bootstrap:
     estimates : Rows
         Each with a first axis for the logs.
     kind : "parametric" or "block"
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> log = unlatch.simulate(unlatch.domains.tiger(), 2_000, rng=0)
+    >>> model = unlatch.refine(unlatch.domains.tiger(), log).pomdp
+    >>> unlatch.bootstrap(model, log, replicates=5, rng=0).estimates.transitions.shape
+    (5, 3, 2, 2)
     """
 
     estimates: Rows

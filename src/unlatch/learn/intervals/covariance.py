@@ -52,6 +52,16 @@ class Covariance:
         Singular, since every row of probabilities sums to one.
     entries : tuple of Entry
         What every index stands for.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> log = unlatch.simulate(unlatch.domains.tiger(), 2_000, rng=0)
+    >>> model = unlatch.refine(unlatch.domains.tiger(), log).pomdp
+    >>> sure = unlatch.uncertainty(model, log)
+    >>> covariance = sure.covariance()
+    >>> covariance.matrix.shape == (len(covariance.entries),) * 2
+    True
     """
 
     matrix: Floats

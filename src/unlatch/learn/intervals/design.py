@@ -76,6 +76,13 @@ class Design:
     action_names : tuple of str
     worth : float
         Steps of uniform exploration that one step is worth at least, on logs simulated from the model; 1 for uniform.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> found = unlatch.design(unlatch.domains.tiger(), steps=5_000, rng=0)
+    >>> found.action_names, found.action_probabilities.shape, found.worth >= 1
+    (('listen', 'open-left', 'open-right'), (3,), True)
     """
 
     action_probabilities: Floats

@@ -53,6 +53,17 @@ class Uncertainty:
         The sets of those numbers that no log determines.
     examined : bool
         Whether it was looked at which these are.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> log = unlatch.simulate(unlatch.domains.tiger(), 2_000, rng=0)
+    >>> model = unlatch.refine(unlatch.domains.tiger(), log).pomdp
+    >>> sure = unlatch.uncertainty(model, log)
+    >>> sure.intervals(level=0.9).transitions.shape
+    (3, 2, 2, 2)
+    >>> len(sure.draws(3, rng=0))
+    3
     """
 
     fit: Fit
