@@ -322,7 +322,7 @@ def run(files: int, seed: int, folder: Path, keep: Path, only: int | None) -> Re
             base = rng.choice(models)
             data = edited(base, rng) if rng.random() < 0.5 else mutated(base, rng, models)
             name, attempt = f"{number}.json", try_model
-        _add(report, folder / name, data, attempt, keep)
+        add_file(report, folder / name, data, attempt, keep)
     return report
 
 
@@ -339,11 +339,11 @@ def run_tables(files: int, seed: int, folder: Path, keep: Path, only: int | None
         rng = random.Random(f"tables:{seed}:{number}")
         ending, base = rng.choice(bases)
         data = mutated(base, rng, [other for kind, other in bases if kind == ending])
-        _add(report, folder / f"{number}{ending}", data, partial(try_log, options={}), keep)
+        add_file(report, folder / f"{number}{ending}", data, partial(try_log, options={}), keep)
     return report
 
 
-def _add(report: Report, path: Path, data: bytes, attempt: Callable[[Path], str], keep: Path) -> None:
+def add_file(report: Report, path: Path, data: bytes, attempt: Callable[[Path], str], keep: Path) -> None:
     """Write a file, read it, and note what came of it."""
     path.write_bytes(data)
     begun = time.perf_counter()

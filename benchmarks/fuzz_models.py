@@ -25,7 +25,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fuzz import Report, _add, edited, mutated, told
+from fuzz import Report, add_file, edited, mutated, told
 from unlatch import (
     POMDP,
     AlphaVectors,
@@ -42,11 +42,13 @@ from unlatch.errors import UnlatchError
 from unlatch.files import strict_json
 
 WORDS = (
-    b"T", b"O", b"R", b"T: ", b"R: * : * : * : * ", b"start", b"start include:", b"uniform", b"identity", b"reset", b"*",
-    b":", b"-", b"+ 1", b"cost", b"states: 3\n", b"states: 99999999\n", b"actions: 0\n", b"discount: 1\n", b"1e-5", b".5",
-    b"0.333333", b"\xd9\xa3", b"\xc2\xb2", b"1_0", b"# unlatch-names: {}\n", b'# unlatch-names: {"states": {}}\n',
-    b"<Entry>", b"</Entry>", b"<Instance>- -</Instance>", b"<!DOCTYPE x [<!ENTITY a 'b'>]>", b"&lt;", b"&x;", b"<!--",
-    b"-->", b"<NumValues>99999</NumValues>", b"nan", b"inf", b"9" * 400, b"0 " * 3000, b"(" * 200, b"\r", b"\xef\xbb\xbf",
+    b"T", b"O", b"R", b"T: ", b"R: * : * : * : * ", b"start", b"start include:", b"uniform", b"identity",
+    b"reset", b"*", b":", b"-", b"+ 1", b"cost", b"states: 3\n", b"states: 99999999\n", b"actions: 0\n",
+    b"discount: 1\n", b"1e-5", b".5", b"0.333333", b"\xd9\xa3", b"\xc2\xb2", b"1_0",
+    b"# unlatch-names: {}\n", b'# unlatch-names: {"states": {}}\n', b"<Entry>", b"</Entry>",
+    b"<Instance>- -</Instance>", b"<!DOCTYPE x [<!ENTITY a 'b'>]>", b"&lt;", b"&x;", b"<!--", b"-->",
+    b"<NumValues>99999</NumValues>", b"nan", b"inf", b"9" * 400, b"0 " * 3000, b"(" * 200, b"\r",
+    b"\xef\xbb\xbf",
 )  # fmt: skip
 """What the readers look for, and what they must not take."""
 
@@ -194,7 +196,7 @@ def run(kinds: list[str], files: int, seed: int, folder: Path, keep: Path, only:
         for number in range(files) if only is None else (only,):
             rng = random.Random(f"{seed}:{kind}:{number}")
             data = changed(kind, rng.choice(found[kind]), rng, found[kind])
-            _add(report, folder / f"{number}.{kind}", data, ATTEMPTS[kind], keep)
+            add_file(report, folder / f"{number}.{kind}", data, ATTEMPTS[kind], keep)
     return report
 
 

@@ -59,6 +59,8 @@ _HOMES = {
     "save_problem": "files.models.doors",
     "load_policy": "files.models.policies",
     "save_policy": "files.models.policies",
+    "load_solution": "solutions",
+    "save_solution": "solutions",
     # other people's tools
     "to_gymnasium": "bridges.environment",
     "to_pomdp_py": "bridges.pomdp_py",
@@ -92,6 +94,18 @@ _HOMES = {
     "Direction": "core.identification",
     "Zero": "core.identification",
     "ExpectedCounts": "learn.likelihood.parameters",
+    # learning: how sure the numbers are
+    "uncertainty": "learn.intervals.uncertainty",
+    "Uncertainty": "learn.intervals.uncertainty",
+    "Covariance": "learn.intervals.covariance",
+    "bootstrap": "learn.intervals.bootstrap",
+    "Bootstrap": "learn.intervals.bootstrap",
+    "design": "learn.intervals.design",
+    "Design": "learn.intervals.design",
+    "Needs": "learn.intervals.design",
+    "Intervals": "core.intervals",
+    "Entry": "core.intervals",
+    "Rows": "core.intervals",
     # learning: the stages of the spectral way, in their order
     "count_sequences": "learn.spectral.counting",
     "SequenceCounts": "learn.spectral.counting",
@@ -116,12 +130,26 @@ _HOMES = {
     "POUCT": "plan.pouct",
     "SearchResult": "plan.pouct",
     "ExactPlanner": "plan.exact",
+    "solve": "plan.solver",
+    "PointBasedSolver": "plan.solver",
+    "Policy": "plan.policy",
+    "UpperBound": "plan.policy",
+    "PolicyGraph": "plan.graph",
+    "GraphNode": "plan.graph",
+    "GraphEdge": "plan.graph",
+    "BoundSearch": "plan.online",
+    "Plan": "plan.choose",
     "run_episodes": "plan.episodes",
     "Episodes": "plan.episodes",
     "Planner": "plan.episodes",
+    "plan_return": "plan.draws",
+    "PlanReturn": "plan.draws",
+    "plan_value": "plan.draws",
+    "robust_plan": "plan.draws",
     "states_where": "plan.goals",
     "most_ambiguous_state": "plan.goals",
     "BeliefCollapseWarning": "errors",
+    "ShortSightWarning": "errors",
     # comparison with a known truth
     "match_states": "compare.match_states",
     "observation_l1": "compare.errors",
@@ -156,7 +184,7 @@ _HOMES = {
     "to_mermaid": "show.graphs",
 }
 
-_MODULES = ("domains", "errors")
+_MODULES = ("domains", "errors", "plan")  # the last can be called: see there
 
 __all__ = ["__version__", *_HOMES, *_MODULES]
 
@@ -190,6 +218,9 @@ if TYPE_CHECKING:
     from unlatch.core.identification import Direction as Direction
     from unlatch.core.identification import Identification as Identification
     from unlatch.core.identification import Zero as Zero
+    from unlatch.core.intervals import Entry as Entry
+    from unlatch.core.intervals import Intervals as Intervals
+    from unlatch.core.intervals import Rows as Rows
     from unlatch.core.partition import Partition as Partition
     from unlatch.core.partition_model import PartitionModel as PartitionModel
     from unlatch.core.paying import paying_model as paying_model
@@ -199,6 +230,7 @@ if TYPE_CHECKING:
     from unlatch.core.reward import Reward as Reward
     from unlatch.core.trajectory import Trajectory as Trajectory
     from unlatch.errors import BeliefCollapseWarning as BeliefCollapseWarning
+    from unlatch.errors import ShortSightWarning as ShortSightWarning
     from unlatch.files.logs.chunks import LogChunk as LogChunk
     from unlatch.files.logs.read import iterate_log as iterate_log
     from unlatch.files.logs.read import read_log as read_log
@@ -225,6 +257,14 @@ if TYPE_CHECKING:
     from unlatch.learn.identify.entries import Undetermined as Undetermined
     from unlatch.learn.identify.entries import undetermined_entries as undetermined_entries
     from unlatch.learn.identify.identification import identify as identify
+    from unlatch.learn.intervals.bootstrap import Bootstrap as Bootstrap
+    from unlatch.learn.intervals.bootstrap import bootstrap as bootstrap
+    from unlatch.learn.intervals.covariance import Covariance as Covariance
+    from unlatch.learn.intervals.design import Design as Design
+    from unlatch.learn.intervals.design import Needs as Needs
+    from unlatch.learn.intervals.design import design as design
+    from unlatch.learn.intervals.uncertainty import Uncertainty as Uncertainty
+    from unlatch.learn.intervals.uncertainty import uncertainty as uncertainty
     from unlatch.learn.likelihood.parameters import ExpectedCounts as ExpectedCounts
     from unlatch.learn.likelihood.refine import RefineResult as RefineResult
     from unlatch.learn.likelihood.refine import refine as refine
@@ -247,14 +287,27 @@ if TYPE_CHECKING:
     from unlatch.learn.spectral.similarity import SimilarityTransform as SimilarityTransform
     from unlatch.learn.spectral.similarity import find_similarity as find_similarity
     from unlatch.learn.spectral.windows import WindowTable as WindowTable
+    from unlatch.plan.choose import Plan as Plan
+    from unlatch.plan.draws import PlanReturn as PlanReturn
+    from unlatch.plan.draws import plan_return as plan_return
+    from unlatch.plan.draws import plan_value as plan_value
+    from unlatch.plan.draws import robust_plan as robust_plan
     from unlatch.plan.episodes import Episodes as Episodes
     from unlatch.plan.episodes import Planner as Planner
     from unlatch.plan.episodes import run_episodes as run_episodes
     from unlatch.plan.exact import ExactPlanner as ExactPlanner
     from unlatch.plan.goals import most_ambiguous_state as most_ambiguous_state
     from unlatch.plan.goals import states_where as states_where
+    from unlatch.plan.graph import GraphEdge as GraphEdge
+    from unlatch.plan.graph import GraphNode as GraphNode
+    from unlatch.plan.graph import PolicyGraph as PolicyGraph
+    from unlatch.plan.online import BoundSearch as BoundSearch
+    from unlatch.plan.policy import Policy as Policy
+    from unlatch.plan.policy import UpperBound as UpperBound
     from unlatch.plan.pouct import POUCT as POUCT
     from unlatch.plan.pouct import SearchResult as SearchResult
+    from unlatch.plan.solver import PointBasedSolver as PointBasedSolver
+    from unlatch.plan.solver import solve as solve
     from unlatch.show.figure import save_plot as save_plot
     from unlatch.show.graphs import to_dot as to_dot
     from unlatch.show.graphs import to_mermaid as to_mermaid
@@ -272,6 +325,8 @@ if TYPE_CHECKING:
     from unlatch.show.report import report_html as report_html
     from unlatch.show.report import write_report as write_report
     from unlatch.simulation import simulate as simulate
+    from unlatch.solutions import load_solution as load_solution
+    from unlatch.solutions import save_solution as save_solution
 
 
 def __getattr__(name: str) -> Any:

@@ -35,6 +35,7 @@ __all__ = [
     "spectral_norm",
     "stationary_distribution",
     "svd",
+    "symmetric_root",
     "triangle",
     "truncated_svd",
 ]
@@ -89,6 +90,17 @@ def log_determinant(matrix: Floats, *, least: float) -> float:
         return 2 * float(np.log(_cholesky_diagonal(matrix)).sum())
     except scipy.linalg.LinAlgError:
         return float(np.log(np.maximum(scipy.linalg.eigvalsh(matrix), least)).sum())
+
+
+@own_errstate
+def symmetric_root(matrix: Floats) -> Floats:
+    """The symmetric matrix whose square is a covariance; what rounding has made negative of it counts as zero."""
+    _finite(matrix)
+    if len(matrix) == 0:
+        return matrix
+    values, vectors = scipy.linalg.eigh((matrix + matrix.T) / 2)
+    result: Floats = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+    return result
 
 
 def _cholesky_diagonal(matrix: Floats) -> Floats:

@@ -33,8 +33,10 @@ from unlatch import (
     load_model,
     save_model,
     simulate,
+    uncertainty,
 )
 from unlatch.core.evidence import Evidence
+from unlatch.core.intervals import Entry, Intervals
 from unlatch.core.partition_model import PartitionModel
 from unlatch.errors import (
     DataError,
@@ -632,6 +634,55 @@ def test_file_with_every_field_of_a_model_is_read(path: Path) -> None:
     assert len(loaded.diagnostics) == 0
     save_model(path, loaded)
     assert load_model(path).pomdp == EPISODIC
+
+
+def small_intervals() -> Intervals:
+    """Of `SMALL`, as if half of it had been seen."""
+    log = simulate(SMALL, 400, rng=0)
+    return uncertainty(SMALL, log).intervals(0.8)
+
+
+def test_intervals_come_back_bit_for_bit(path: Path) -> None:
+    given = small_intervals()
+    save_model(path, SavedModel(pomdp=SMALL, intervals=given))
+    loaded = load_model(path)
+    assert loaded.intervals is not None
+    assert loaded.intervals.as_dict() == given.as_dict()
+    assert len(loaded.diagnostics) == 0
+    again = path.read_bytes()
+    save_model(path, loaded)
+    assert path.read_bytes() == again
+
+
+def test_intervals_of_a_result_are_saved(path: Path) -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Sure(Result):
+        stated: Intervals | None = None
+
+    save_model(path, Sure(stated=small_intervals()))
+    assert load_model(path).intervals.level == 0.8  # type: ignore[union-attr]
+    save_model(path, Result())
+    assert load_model(path).intervals is None
+
+
+def test_file_with_intervals_is_read(path: Path) -> None:
+    loaded = load_model(GOLDEN / "model-1.3.json")
+    assert loaded.pomdp == SMALL
+    assert loaded.intervals is not None
+    assert loaded.intervals.level == 0.8
+    assert len(loaded.diagnostics) == 0
+    low, high = loaded.intervals.of(Entry("transitions", 0, 0, 0))
+    assert 0 <= low < SMALL.transitions[0, 0, 0] < high <= 1
+
+
+def test_intervals_of_another_model_are_refused(path: Path) -> None:
+    with pytest.raises(DataError, match="intervals"):
+        SavedModel(pomdp=domains.tiger(), intervals=small_intervals())
+    save_model(path, SavedModel(pomdp=SMALL, intervals=small_intervals()))
+    content = json.loads(path.read_text())
+    content["sha256"] = None
+    content["intervals"]["level"] = "high"
+    assert "intervals" in refusal(path, json.dumps(content).encode())
 
 
 def test_file_of_the_first_version_may_lack_a_checksum(path: Path) -> None:

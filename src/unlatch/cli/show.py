@@ -35,8 +35,13 @@ _LOOKED_AT = 4096
     show_default=True,
     help="Tables, or per state the likely entries only, or all numbers as CSV; auto takes tables if they fit.",
 )
+@click.option(
+    "--intervals/--no-intervals",
+    default=False,
+    help="Print the least and greatest value beside every number.",
+)
 @click.option("--picture", type=OUTPUT, help="Also draw the state graphs to this file.")
-def show(model: Path, actions: tuple[str, ...], form: str, picture: Path | None) -> None:
+def show(model: Path, actions: tuple[str, ...], form: str, intervals: bool, picture: Path | None) -> None:
     """Print MODEL: its states, what the log could not tell apart, and every action's matrices."""
     from unlatch.show.screen import screen
     from unlatch.show.summary import summarize_saved
@@ -53,9 +58,10 @@ def show(model: Path, actions: tuple[str, ...], form: str, picture: Path | None)
             raise UsageError(
                 f"{model} holds a PSR, whose coordinates are not states; --format csv is for POMDPs"
             )
-        print_csv(output, saved.pomdp, actions)
+        print_csv(output, saved.pomdp, actions, intervals=saved.intervals if intervals else None)
     else:
-        print_summary(output, summarize_saved(saved), form=form, actions=actions)  # type: ignore[arg-type]
+        summary = summarize_saved(saved)
+        print_summary(output, summary, form=form, actions=actions, intervals=intervals)  # type: ignore[arg-type]
         if saved.pomdp is not None and saved.reward is not None:
             _print_rewards(output, saved, actions)
     if picture is not None and saved.pomdp is not None:

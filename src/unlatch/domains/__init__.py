@@ -1,4 +1,4 @@
-"""Systems to try things on, each a short readable definition: the paper's, aliased rooms, a frozen lake, a lockbox.
+"""Systems to try things on, each a short readable definition: the paper's, rooms, a frozen lake, a lockbox, tag.
 
 Where a domain has rewards, its observation symbols are pairs named ``observation|reward``.
 """
@@ -20,6 +20,7 @@ from unlatch.domains.paper import (
     unidentifiable_pair,
 )
 from unlatch.domains.rooms import random_room, room
+from unlatch.domains.tag import tag
 from unlatch.errors import UsageError
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "random_room",
     "room",
     "sense_float_reset",
+    "tag",
     "tiger",
     "tmaze",
     "unidentifiable_pair",
@@ -54,6 +56,7 @@ _BUILDERS: dict[str, Callable[..., POMDP]] = {
     "room": _room,
     "frozen-lake": frozen_lake,
     "lockbox": lockbox,
+    "tag": tag,
 }
 
 NAMES = tuple(_BUILDERS)

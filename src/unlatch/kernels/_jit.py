@@ -122,6 +122,18 @@ def inlined(function: Callable[..., Any]) -> Any:
     return _compiled(function, forceinline=True)
 
 
+def bare(function: Callable[..., Any]) -> Any:
+    """A kernel that allocates nothing, takes no views and keeps no array: it counts no references, which spares most of
+    the time to compile one that is handed many arrays."""
+    return _compiled(function, _nrt=False)
+
+
+def inner(function: Callable[..., Any]) -> Any:
+    """A `bare` kernel that only other kernels call, compiled without the way in from Python, which for one that is
+    handed many arrays is longer than the kernel. Tests call it as ``py_func``."""
+    return _compiled(function, _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+
+
 def _compiled(function: Callable[..., Any], **options: Any) -> Any:
     if os.environ.get(NO_CACHE, "0") != "0":
         return njit(nogil=True, **options)(function)

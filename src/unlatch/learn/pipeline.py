@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from unlatch import linalg
-from unlatch.arrays import own_errstate
+from unlatch.arrays import Floats, own_errstate
 from unlatch.core import html
 from unlatch.core.arguments import checked_log
 from unlatch.core.budget import Budget
 from unlatch.core.diagnostics import Diagnostics
 from unlatch.core.evidence import Evidence
-from unlatch.core.identification import Identification
+from unlatch.core.identification import QUICK_STATES, Identification
+from unlatch.core.intervals import Intervals
 from unlatch.core.partition import Partition
 from unlatch.core.pomdp import POMDP, Emission
 from unlatch.core.psr import PSR
@@ -28,6 +29,11 @@ from unlatch.learn.examine.model import examine_model
 from unlatch.learn.identify.entries import NOTICEABLE, Undetermined, undetermined_entries
 from unlatch.learn.identify.learned import identify_learned, support_for_proof
 from unlatch.learn.identify.support import ZeroSupport
+from unlatch.learn.intervals.covariance import Covariance
+from unlatch.learn.intervals.design import Needs
+from unlatch.learn.intervals.fit import Fit
+from unlatch.learn.intervals.sets import open_sets
+from unlatch.learn.intervals.uncertainty import Uncertainty
 from unlatch.learn.likelihood.objective import Hypothesis
 from unlatch.learn.likelihood.parameters import parameters_of
 from unlatch.learn.likelihood.refine import made_possible
@@ -53,6 +59,9 @@ seconds: a limit is kept to within two seconds, and their answer, the first, is 
 
 _A_TRACE = 1e-6
 """What a spectral model gives to everything if its log is impossible otherwise: far less than any of its errors."""
+
+_FOR_THE_SANDWICH = 150
+"""Numbers up to which intervals of a model that does not fit are taken by differences too, two passes for each."""
 
 _FOR_THE_FIT = 0.5
 """Seconds that the examination of the fit may take though time is up: most models take less, and it is worth them."""
@@ -92,6 +101,8 @@ class LearnResult:
     zero_support : ZeroSupport or None
         What the log says about every probability that is zero; None if there was no time to ask, and for the plain
         spectral model.
+    shared : bool
+        Whether the states show the same under every action, so that their rows were learned from all at once.
 
     Examples
     --------
@@ -118,6 +129,7 @@ class LearnResult:
     seed: int | None = None
     diagnostics: Diagnostics = field(default_factory=Diagnostics)
     zero_support: ZeroSupport | None = None
+    shared: bool = False
 
     @property
     def states(self) -> int:
@@ -139,6 +151,89 @@ class LearnResult:
         the log had opportunities enough to show them, and are named with their number.
         """
         return identify_learned(self.pomdp, self.steps, self.zero_support)
+
+    @cached_property
+    def uncertainty(self) -> Uncertainty:
+        """What the log says about every number of ``pomdp``, and about whatever is computed from them.
+
+        Where the model does not fit its log (the note ``poor_fit``) and has few numbers, by a method that holds all the
+        same; ``uncertainty.method`` says which.
+        """
+        if self.search is None:
+            raise UsageError(
+                "the spectral model is no maximum of the likelihood, and intervals are about that: learn with "
+                "refine='auto'"
+            )
+        fit = Fit.of(self.pomdp, self.search.hypothesis.log, shared=self.shared)
+        numbers = sum(int(flags.sum()) for flags in fit.free)
+        misfit = "poor_fit" in self.diagnostics and numbers <= _FOR_THE_SANDWICH
+        sets, examined = open_sets(self.pomdp, self.identified if self.states <= QUICK_STATES else None)
+        return Uncertainty(fit, "sandwich" if misfit else "scores", sets, examined)
+
+    def intervals(self, level: float = 0.9) -> Intervals:
+        """An interval and a verdict for every number of ``pomdp``.
+
+        ``.transitions``, ``.observations`` and ``.initial`` have the shape of the model's arrays and a last axis for
+        the least and the greatest value. What no log determines has a set; what this one says nothing about, [0, 1].
+        Takes about three passes over the log; the log is kept for it, but not saved with a model.
+
+        Examples
+        --------
+        >>> from unlatch import domains, learn_pomdp, simulate
+        >>> result = learn_pomdp(simulate(domains.tiger(), 5_000, rng=0), rng=0)
+        >>> result.intervals().transitions.shape
+        (3, 2, 2, 2)
+        """
+        if level not in self._stated:
+            self._stated[level] = self.uncertainty.intervals(level)
+        return self._stated[level]
+
+    @cached_property
+    def _stated(self) -> dict[float, Intervals]:
+        """Intervals that were asked for, by their level."""
+        return {}
+
+    @property
+    def stated(self) -> Intervals | None:
+        """The intervals that go into a model file: the last that were asked for, else those of 90 %; None where there
+        are none, or where the work was cut short and nobody asked."""
+        if self._stated:
+            return list(self._stated.values())[-1]
+        if self.search is None or not self.complete:
+            return None
+        try:
+            return self.intervals()
+        except (NumericalError, ResourceLimitError):
+            return None
+
+    def covariance(self) -> Covariance:
+        """Joint covariance of the numbers of ``pomdp`` that are neither fixed nor at the edge; ``.entries`` says what
+        every index stands for."""
+        return self.uncertainty.covariance()
+
+    def draws(self, n: int, *, rng: RandomSource = None) -> list[POMDP]:
+        """Models as the log leaves them possible; see `Uncertainty.draws`."""
+        return self.uncertainty.draws(n, rng=rng)
+
+    def interval_of(
+        self, function: Callable[[POMDP], Any], *, level: float = 0.9, rng: RandomSource = 0, **options: Any
+    ) -> Floats:
+        """The interval of anything that is computed from a model; see `Uncertainty.interval_of`.
+
+        Examples
+        --------
+        >>> from unlatch import domains, learn_pomdp, simulate
+        >>> result = learn_pomdp(simulate(domains.tiger(), 5_000, rng=0), rng=0)
+        >>> low, high = result.interval_of(lambda model: model.stationary()[0])
+        >>> bool(low < 0.5 < high)
+        True
+        """
+        return self.uncertainty.interval_of(function, level=level, rng=rng, **options)
+
+    def needs(self, width: float, *, level: float = 0.9, rng: RandomSource = 0) -> Needs:
+        """How many more steps would bring the widest interval under ``width``, and which actions to take in them; see
+        `Uncertainty.needs`."""
+        return self.uncertainty.needs(width, level=level, rng=rng)
 
     def __repr__(self) -> str:
         return f"LearnResult({self.pomdp}, {self.partition}, {len(self.diagnostics)} diagnostics)"
@@ -483,6 +578,7 @@ def _refined(
         steps=len(log),
         episodes=log.n_episodes,
         complete=found.complete and not budget.interrupted,
+        shared=found.counts.shared,
         diagnostics=_spectral_notes(spectral, refusal, found)
         + _untried_notes(log)
         + found.diagnostics

@@ -16,6 +16,7 @@ from unlatch.arrays import Flags
 from unlatch.core.diagnostics import Diagnostics
 from unlatch.core.evidence import Evidence
 from unlatch.core.identification import QUICK_STATES, Identification
+from unlatch.core.intervals import Entry, Intervals
 from unlatch.core.partition import Partition
 from unlatch.core.pomdp import POMDP
 from unlatch.core.psr import PSR
@@ -32,6 +33,7 @@ __all__ = [
     "Summary",
     "count_sentences",
     "ending_sentences",
+    "interval_sentences",
     "partition_sentences",
     "summarize_pomdp",
     "summarize_result",
@@ -119,6 +121,7 @@ class Summary:
     hankel: HankelSummary | None = None
     complete: bool = True
     recorded: Identification | None = None
+    intervals: Intervals | None = None
 
     @property
     def terminal(self) -> tuple[str, ...]:
@@ -190,6 +193,7 @@ def summarize_result(result: Result) -> Summary:
         hankel=_hankel(result.spectral),
         complete=result.complete,
         recorded=result.identified if result.pomdp.n_states <= QUICK_STATES else None,
+        intervals=getattr(result, "stated", None),
     )
 
 
@@ -221,6 +225,7 @@ def summarize_saved(saved: Saved) -> Summary:
         hankel=_recorded_hankel(_section(saved.provenance, "spectral")),
         complete=saved.evidence is None or saved.evidence.complete,
         recorded=saved.identified,
+        intervals=getattr(saved, "intervals", None),
     )
 
 
@@ -348,6 +353,35 @@ def _identified(summary: Summary) -> list[str]:
 
 def _rows_in_words(found: Identification) -> str:
     return "rows: " + ", ".join(f"{number} {word}" for word, number in found.row_counts().items())
+
+
+def interval_sentences(summary: Summary) -> tuple[str, ...]:
+    """How sure the numbers are."""
+    intervals = summary.intervals
+    if intervals is None or not isinstance(summary.model, POMDP):
+        return ()
+    said = [str(intervals)]
+    widest = intervals.widest
+    if widest is not None:
+        low, high = intervals.of(widest)
+        said.append(f"the widest: {_named(summary.model, widest)}, from {low:.3g} to {high:.3g}")
+    return tuple(said)
+
+
+def _named(pomdp: POMDP, entry: Entry) -> str:
+    """A number in words."""
+    state = "" if entry.state is None else pomdp.state_names[entry.state]
+    if entry.kind == "initial":
+        return f"that an episode starts in {pomdp.state_names[entry.outcome]}"
+    if entry.kind == "first_observations":
+        return f"that {state} shows {pomdp.first_observation_names[entry.outcome]} first"
+    under = "" if entry.action is None else f" under {pomdp.action_names[entry.action]}"
+    if entry.kind == "transitions":
+        return f"that {state} leads to {pomdp.state_names[entry.outcome]}{under}"
+    if entry.kind == "observations":
+        return f"that {state} shows {pomdp.observation_names[entry.outcome]}{under}"
+    assert pomdp.reward_values is not None
+    return f"that {state} pays {pomdp.reward_values[entry.outcome]:g}{under}"
 
 
 def _cells(pomdp: POMDP, partition: Partition) -> str:

@@ -160,7 +160,8 @@ def save_model(
     path : path of the file, replaced if it exists
     model : result of learning, POMDP, PSR or SavedModel
         Of a result (`learn_pomdp`), all that is known goes into the file: the model, its partition, evidence,
-        likelihood, options, diagnostics, the seed, the size of the log, and what the spectral stage found. Where the
+        likelihood, intervals (at the level last asked for, else at 90 %), options, diagnostics, the seed, the size of
+        the log, and what the spectral stage found. Where the
         spectral model is what was returned, its PSR is stored as well.
     partition, psr : optional
         Stored beside the model; they replace those of a `SavedModel` or a result.

@@ -26,6 +26,7 @@ from unlatch import __version__
 from unlatch.core.diagnostics import Diagnostic, Diagnostics
 from unlatch.core.evidence import Evidence
 from unlatch.core.identification import QUICK_STATES, Identification
+from unlatch.core.intervals import KINDS, Intervals
 from unlatch.core.partition import Partition
 from unlatch.core.partition_model import PartitionModel
 from unlatch.core.pomdp import POMDP
@@ -77,6 +78,7 @@ _SECTIONS = (
     "evidence",
     "identified",
     "log_likelihood",
+    "intervals",
     "options",
     "diagnostics",
     "provenance",
@@ -151,6 +153,7 @@ _KINDS: dict[str, Any] = {
     "identified": Identification | None,
     "options": Mapping,
     "log_likelihood": int | float | np.integer | np.floating | None,
+    "intervals": Intervals | None,
     "reward": Reward | None,
     "discount": int | float | np.integer | np.floating | None,
 }
@@ -179,6 +182,8 @@ class SavedModel:
         The options that the model was learned with; plain JSON values.
     log_likelihood : float, optional
         Of the POMDP on the log that it was learned from, in nats; minus infinity if a spectral model rules it out.
+    intervals : Intervals, optional
+        How sure every number of the POMDP is.
     reward : Reward, optional
         What is to be pursued, if the file says so.
     discount : float, optional
@@ -196,6 +201,7 @@ class SavedModel:
     evidence: Evidence | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     log_likelihood: float | None = None
+    intervals: Intervals | None = None
     reward: Reward | None = None
     discount: float | None = None
     identified: Identification | None = None
@@ -211,6 +217,8 @@ class SavedModel:
             raise DataError(f"partition: {self.partition.n_states} labels for {states} states of the pomdp")
         if self.log_likelihood is not None and not self.log_likelihood < np.inf:
             raise DataError(f"log_likelihood must be a number below infinity, got {self.log_likelihood}")
+        if self.intervals is not None:
+            _check_fit(self.intervals, self.pomdp)
         if self.reward is not None or self.discount is not None:
             self.problem  # noqa: B018  # refuses a reward or a discount that does not fit
 
@@ -228,6 +236,15 @@ class SavedModel:
             model = PartitionModel(model, self.partition)
         told = {} if self.discount is None else {"discount": float(self.discount)}
         return Problem(model, self.reward, diagnostics=self.diagnostics, **told)  # type: ignore[arg-type]
+
+
+def _check_fit(intervals: Intervals, pomdp: POMDP | None) -> None:
+    """Refuse intervals of another model."""
+    for kind, bounds in zip(KINDS, intervals.rows, strict=True):
+        rows = None if pomdp is None else getattr(pomdp, kind)
+        ours = None if bounds is None else bounds.shape[:-1]
+        if ours != (None if rows is None else rows.shape):
+            raise DataError(f"intervals: {kind}: they are not of this pomdp")
 
 
 def as_saved(model: POMDP | PSR | SavedModel | Learned) -> SavedModel:
@@ -258,6 +275,7 @@ def _of_result(result: Learned) -> SavedModel:
         evidence=result.evidence,
         identified=result.identified if result.pomdp.n_states <= QUICK_STATES else None,
         log_likelihood=result.log_likelihood,
+        intervals=getattr(result, "stated", None),
         options=result.options.as_dict(),
         diagnostics=result.diagnostics,
         provenance={
@@ -336,6 +354,7 @@ def content_of(saved: SavedModel, arrays: dict[str, NDArray[Any]] | None = None)
         "evidence": None if saved.evidence is None else _plain(saved.evidence.as_dict()),
         "identified": None if saved.identified is None else _plain(saved.identified.as_dict()),
         "log_likelihood": _plain(saved.log_likelihood),
+        "intervals": None if saved.intervals is None else saved.intervals.as_dict(),
         "options": _plain(saved.options) or None,
         "diagnostics": [
             {"name": entry.name, "message": entry.message, "details": _plain(entry.details)}
@@ -491,6 +510,7 @@ def saved_from(content: dict[str, Any], notes: Diagnostics) -> SavedModel:
         identified=_identified(content.get("identified"), pomdp),
         options=_object("options", content.get("options", {})),
         log_likelihood=_log_likelihood(content.get("log_likelihood")),
+        intervals=_intervals(content.get("intervals")),
         reward=None if content.get("reward") is None else read_reward(content["reward"]),
         discount=_discount(content.get("discount")),
     )
@@ -557,6 +577,10 @@ def _identified(value: Any, pomdp: POMDP | None) -> Identification | None:
 
 def _evidence(values: Any) -> Evidence | None:
     return None if values is None else Evidence.from_dict(_object("evidence", values))
+
+
+def _intervals(values: Any) -> Intervals | None:
+    return None if values is None else Intervals.from_dict(_object("intervals", values))
 
 
 def _log_likelihood(value: Any) -> float | None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from itertools import islice
-from math import prod
-from typing import Any, NamedTuple, NoReturn
+from math import isfinite, prod
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -60,11 +60,25 @@ _MOST_NAMES_SHOWN = 8
 Place = int | slice
 
 
-class _Entry(NamedTuple):
-    """What one entry of a section set: where, and at which word it stands."""
+Entry = tuple[tuple[Place, ...], int]
+"""Where an entry of a section set something, and the word that it begins at."""
 
-    places: tuple[Place, ...]
-    word: int
+
+class _Floats(dict[str, float]):
+    """Words to numbers, each made once; a `KeyError` for what is none. ASCII digits, a point, an exponent: no ``nan``,
+    no underscores, no digits of other scripts."""
+
+    def __missing__(self, word: str) -> float:
+        if word is None or len(word) > _LONGEST_NUMBER or not _NUMBER_SIGNS.fullmatch(word):
+            raise KeyError(word)
+        try:
+            value = float(word)
+        except ValueError:
+            raise KeyError(word) from None
+        if not isfinite(value):
+            raise KeyError(word)
+        self[word] = value
+        return value
 
 
 class _Words:
@@ -129,9 +143,9 @@ class _Reader:
         self._preamble: dict[str, Any] = {}
         self._initial: Floats | None = None
         self._start_word = 0
-        self._entries: dict[str, list[_Entry]] = {"T": [], "O": [], "R": []}
+        self._entries: dict[str, list[Entry]] = {"T": [], "O": [], "R": []}
         self._rewards: list[tuple[tuple[Place, ...], Any]] = []
-        self._floats: dict[str, float] = {}
+        self._floats = _Floats()
         self._notes = Diagnostics()
 
     # --- preamble --------------------------------------------------------------------------------------
@@ -146,7 +160,9 @@ class _Reader:
             self._refuse(f"{', '.join(missing)}: missing; the preamble needs {', '.join(_PREAMBLE)}")
         self._allocate()
         while self._at < len(words):
-            self._table_entry()
+            self._single_numbers()
+            if self._at < len(words):
+                self._table_entry()
 
     def _preamble_item(self) -> None:
         kind = self._words[self._at]
@@ -309,6 +325,46 @@ class _Reader:
                 "file of this size"
             )
 
+    def _single_numbers(self) -> None:
+        """As many entries as follow each other that are single numbers, all of whose words are as usual: large files
+        have a million of these. Whatever else comes is left to `_table_entry`, which also says what is wrong."""
+        words, floats, entries = self._words, self._floats, self._entries
+        actions, states, observations = (self._indices["R"][axis] for axis in (0, 1, 3))
+        moves, shows, rewards = self._tables["T"], self._tables["O"], self._rewards
+        at, end = self._at, len(words) - 7
+        try:
+            while at < end:
+                kind = words[at]
+                if words[at + 1] != ":" or words[at + 3] != ":" or words[at + 5] != ":":
+                    break
+                if kind == "R":
+                    if words[at + 7] != ":":
+                        break
+                    value = floats[words[at + 9]]
+                    places = (
+                        actions[words[at + 2]],
+                        states[words[at + 4]],
+                        states[words[at + 6]],
+                        observations[words[at + 8]],
+                    )
+                    rewards.append((places, value))
+                    at += 10
+                    continue
+                value = floats[words[at + 7]]
+                if kind == "T":
+                    place = actions[words[at + 2]], states[words[at + 4]], states[words[at + 6]]
+                    moves[place] = value
+                elif kind == "O":
+                    place = actions[words[at + 2]], states[words[at + 4]], observations[words[at + 6]]
+                    shows[place] = value
+                else:
+                    break
+                entries[kind].append((place, at))
+                at += 8
+        except (KeyError, IndexError):
+            pass
+        self._at = at
+
     def _table_entry(self) -> None:
         """One entry: ``T : a : s : t 0.5`` and its like."""
         words, begun = self._words, self._at
@@ -332,20 +388,16 @@ class _Reader:
         self._at = at
         if not places:
             self._refuse(f"expected a colon and an action after {kind}, got {_shown(self._word())}")
-        if len(places) == len(indices):
-            word = words[at] if at < len(words) else None
-            value = self._floats.get(word)  # type: ignore[arg-type]
-            if value is None:
-                value = self._number()
-            else:
-                self._at += 1
-        else:
-            value = self._values(kind, self._shapes[kind][len(places) :])
+        value = (
+            self._number()
+            if len(places) == len(indices)
+            else self._values(kind, self._shapes[kind][len(places) :])
+        )
         key = tuple(places)
-        self._entries[kind].append(_Entry(key, begun))
         if kind == "R":
             self._rewards.append((key, value))
         else:
+            self._entries[kind].append((key, begun))
             self._tables[kind][key] = value
 
     def _unusual_place(self, word: str | None, kind: str, axis: int, at: int) -> Place:
@@ -403,22 +455,15 @@ class _Reader:
         )
 
     def _number(self) -> float:
-        word = self._word()
-        value = self._checked_float(word, self._at)
-        self._floats[str(word)] = value
+        value = self._checked_float(self._word(), self._at)
         self._at += 1
         return value
 
     def _checked_float(self, word: str | None, at: int) -> float:
-        """ASCII digits, a point, an exponent: no ``nan``, no underscores, no digits of other scripts."""
         try:
-            if word is not None and len(word) <= _LONGEST_NUMBER and _NUMBER_SIGNS.fullmatch(word):
-                value = float(word)
-                if np.isfinite(value):
-                    return value
-        except ValueError:
-            pass
-        return self._refuse(f"expected a number such as 0.25, got {_shown(word)}", at=at)
+            return self._floats[word]  # type: ignore[index]
+        except KeyError:
+            return self._refuse(f"expected a number such as 0.25, got {_shown(word)}", at=at)
 
     def _refuse(self, reason: str, *, at: int | None = None, field: str | None = None) -> NoReturn:
         self._source.refuse(self._at if at is None else at, reason, field)
@@ -499,26 +544,21 @@ class _Reader:
 
     def _line_of_row(self, kind: str, action: int, state: int) -> int | None:
         """Of the last entry that set something in a row."""
-        for entry in reversed(self._entries[kind]):
-            if all(_covers(place, code) for place, code in zip(entry.places, (action, state), strict=False)):
-                return self._source.line(entry.word)
+        for places, word in reversed(self._entries[kind]):
+            if all(_covers(place, code) for place, code in zip(places, (action, state), strict=False)):
+                return self._source.line(word)
         return None
 
     def _reward_table(self) -> Floats:
         """All rewards, with the next state and the observation left out where no entry speaks of them."""
         shape = self._shapes["R"]
-        used = [
-            2 + axis for axis in range(2) if any(self._speaks_of(key, 2 + axis) for key, _ in self._rewards)
-        ]
+        used = {axis for axis in (2, 3) if any(_speaks_of(places, axis) for places, _ in self._rewards)}
         kept = tuple(size if axis < 2 or axis in used else 1 for axis, size in enumerate(shape))
         self._require(8 * prod(kept), f"the rewards of {' by '.join(map(str, kept))} cases")
         require_memory(24 * prod(kept), "the rewards", "take fewer states or observations")
         table = np.zeros(kept)
-        for key, value in self._rewards:
-            own = tuple(
-                slice(None) if axis >= 2 and axis not in used else place for axis, place in enumerate(key)
-            )
-            table[own] = value
+        for places, value in self._rewards:  # an axis that is left out has nothing but wildcards
+            table[places] = value
         signed = -table if self._preamble["values"] == "cost" else table
         if self._preamble["values"] == "cost":
             self._notes = self._notes.noting(
@@ -526,9 +566,9 @@ class _Reader:
             )
         return smallest_table(signed + 0.0)  # no negative zeros
 
-    @staticmethod
-    def _speaks_of(key: tuple[Place, ...], axis: int) -> bool:
-        return len(key) <= axis or isinstance(key[axis], int)
+
+def _speaks_of(places: tuple[Place, ...], axis: int) -> bool:
+    return len(places) <= axis or isinstance(places[axis], int)
 
 
 def _covers(place: Place, code: int) -> bool:
