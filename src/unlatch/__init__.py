@@ -57,6 +57,7 @@ _HOMES = {
     # learning: the whole way
     "learn_pomdp": "learn.pipeline",
     "learn_psr": "learn.pipeline",
+    "learn_from_counts": "learn.pipeline",
     "LearnResult": "learn.pipeline",
     "LearnOptions": "learn.options",
     "SpectralResult": "learn.spectral.from_hankel",
@@ -74,6 +75,8 @@ _HOMES = {
     "ExpectedCounts": "learn.likelihood.parameters",
     # learning: the stages of the spectral way, in their order
     "count_sequences": "learn.spectral.counting",
+    "save_counts": "learn.spectral.counts_file",
+    "load_counts": "learn.spectral.counts_file",
     "SequenceCounts": "learn.spectral.counting",
     "WindowTable": "learn.spectral.windows",
     "estimate_hankel": "learn.spectral.hankel",
@@ -171,10 +174,13 @@ if TYPE_CHECKING:
     from unlatch.learn.likelihood.search import StateSearch as StateSearch
     from unlatch.learn.options import LearnOptions as LearnOptions
     from unlatch.learn.pipeline import LearnResult as LearnResult
+    from unlatch.learn.pipeline import learn_from_counts as learn_from_counts
     from unlatch.learn.pipeline import learn_pomdp as learn_pomdp
     from unlatch.learn.pipeline import learn_psr as learn_psr
     from unlatch.learn.spectral.counting import SequenceCounts as SequenceCounts
     from unlatch.learn.spectral.counting import count_sequences as count_sequences
+    from unlatch.learn.spectral.counts_file import load_counts as load_counts
+    from unlatch.learn.spectral.counts_file import save_counts as save_counts
     from unlatch.learn.spectral.exact_hankel import exact_hankel as exact_hankel
     from unlatch.learn.spectral.factorize import RankFactorization as RankFactorization
     from unlatch.learn.spectral.factorize import factorize as factorize

@@ -24,7 +24,9 @@ __all__ = ["Interrupted", "run_program", "say"]
 
 _COMMANDS = {
     "simulate": "Sample a log from a domain or a model file.",
-    "learn": "Learn a POMDP from a log.",
+    "learn": "Learn a POMDP from logs, or from counts.",
+    "count": "Count the windows of logs into a file.",
+    "merge": "Join files of counts.",
     "plan": "Plan towards a goal, act, and report how it went.",
     "show": "Print a model: states, partition, matrices.",
     "demo": "Learn Tiger from a simulated log and compare it with the truth.",

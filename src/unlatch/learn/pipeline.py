@@ -38,10 +38,10 @@ from unlatch.learn.spectral.factorize import RankFactorization, Scaling
 from unlatch.learn.spectral.fit_psr import fit_psr
 from unlatch.learn.spectral.from_hankel import SpectralResult, learn_from_hankel
 from unlatch.learn.spectral.hankel import LOG_NOTES, HankelMatrix
-from unlatch.learn.spectral.lengths import factorize_log
+from unlatch.learn.spectral.lengths import factorize_counted, factorize_log
 from unlatch.learn.spectral.windows import BLOCKS
 
-__all__ = ["LearnResult", "learn_pomdp", "learn_psr"]
+__all__ = ["LearnResult", "learn_from_counts", "learn_pomdp", "learn_psr"]
 
 _FOR_SPECTRAL_STAGES = 1 / 3
 _LEAST, _SHORT = 4.0, 1.2
@@ -644,3 +644,94 @@ def learn_psr(
         rng=generator,
     )
     return fit_psr(hankel, factorization)
+
+
+@own_errstate
+@linalg.on_one_thread
+def learn_from_counts(
+    counts: SequenceCounts,
+    *,
+    emission: Emission | Literal["auto"] = "auto",
+    rank: int | None = None,
+    rank_tolerance: float | None = None,
+    max_rank: int = 20,
+    history_length: int | None = None,
+    test_length: int | None = None,
+    scaling: Scaling = "noise",
+    min_singular_value: float | None = None,
+    observation_tolerance: float | None = None,
+    draws: int = 30,
+    newton: bool = True,
+    rotation: Literal["cells", "dense"] = "cells",
+    rng: RandomSource = None,
+) -> SpectralResult:
+    """The spectral model of a log of which only the counts are at hand, since it was counted elsewhere, or in parts.
+
+    Parameters as in `learn_pomdp`. Histories and tests grow up to those that were counted. With ``emission="auto"`` the
+    model is taken under which the longest windows that were counted are likelier.
+
+    Raises
+    ------
+    NotLearnableError, NumericalError
+        If the spectral stages have no answer; the likelihood, which needs the log, may have one.
+
+    Examples
+    --------
+    >>> from unlatch import count_sequences, domains, learn_from_counts, simulate
+    >>> log = simulate(domains.tiger(), 20_000, rng=0)
+    >>> learn_from_counts(count_sequences(log, history_length=3, test_length=2), rng=0).rank
+    2
+    """
+    if not isinstance(counts, SequenceCounts):
+        raise UsageError(
+            f"expected SequenceCounts, got {type(counts).__name__}; use count_sequences or load_counts"
+        )
+    options = LearnOptions(
+        emission=emission,
+        refine=None,
+        rank=rank,
+        rank_tolerance=rank_tolerance,
+        max_rank=max_rank,
+        history_length=history_length,
+        test_length=test_length,
+        scaling=scaling,
+        min_singular_value=min_singular_value,
+        observation_tolerance=observation_tolerance,
+        draws=draws,
+        newton=newton,
+        rotation=rotation,
+    )
+    generator, _ = resolve_rng(rng)
+    factors = factorize_counted(
+        counts.within,
+        rank=options.spectral_rank,
+        rank_tolerance=options.rank_tolerance,
+        max_rank=options.largest_rank,
+        history_length=options.history_length,
+        test_length=options.test_length,
+        scaling=options.scaling,
+        rotate=options.dense_rotation,
+        most_tests=(len(counts.tables) - 1) // 2,
+        rng=generator,
+    )
+    found = [_recovered(*factors, options, kind, generator) for kind in options.emissions]
+    learned = [result for result in found if result.pomdp is not None]
+    if not learned:
+        assert found[0].refusal is not None
+        raise found[0].refusal
+    return max(learned, key=lambda result: window_likelihood(result, counts))
+
+
+def window_likelihood(found: SpectralResult, counts: SequenceCounts) -> float:
+    """Mean log-probability of what the longest windows show, given their actions; none counts as less than a trace."""
+    assert found.pomdp is not None
+    table, pomdp = counts.tables[-1], found.pomdp
+    windows = table.symbols()
+    beliefs = np.tile(pomdp.initial, (len(windows), 1))
+    updates = pomdp.to_psr().updates.reshape(-1, pomdp.n_states, pomdp.n_states)
+    for symbols in windows.T:
+        for symbol in np.unique(symbols):
+            chosen = symbols == symbol
+            beliefs[chosen] = beliefs[chosen] @ updates[symbol]
+    likelihoods = np.log(np.maximum(beliefs.sum(axis=1), _A_TRACE ** windows.shape[1]))
+    return float(likelihoods @ table.totals / table.totals.sum())
