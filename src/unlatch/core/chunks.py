@@ -11,7 +11,7 @@ import numpy as np
 from unlatch.arrays import Flags, Floats, Ints
 from unlatch.core.trajectory import Trajectory
 
-__all__ = ["Chunk", "LogPiece", "pieces_of"]
+__all__ = ["Chunk", "LogPiece", "part_of", "pieces_of"]
 
 
 class Chunk(Protocol):
@@ -76,20 +76,41 @@ class LogPiece:
 
 def pieces_of(log: Trajectory, size: int) -> Iterator[LogPiece]:
     """A log in pieces of ``size`` steps, the last of fewer."""
+    whole = LogPiece(
+        start=0,
+        actions=log.actions,
+        observations=log.observations,
+        episode_starts=log.episode_starts,
+        action_names=log.action_names,
+        observation_names=log.observation_names,
+        rewards=log.rewards,
+        probabilities=log.probabilities,
+        terminated=log.terminated,
+        first_observations=log.first_observations,
+        first_observation_names=log.first_observation_names,
+    )
     for start in range(0, len(log), size):
-        stop = min(start + size, len(log))
-        first, last = np.searchsorted(log.episode_starts, (start, stop))
-        shown = log.first_observations
-        yield LogPiece(
-            start=start,
-            actions=log.actions[start:stop],
-            observations=log.observations[start:stop],
-            episode_starts=log.episode_starts[first:last] - start,
-            action_names=log.action_names,
-            observation_names=log.observation_names,
-            rewards=None if log.rewards is None else log.rewards[start:stop],
-            probabilities=None if log.probabilities is None else log.probabilities[start:stop],
-            terminated=None if log.terminated is None else log.terminated[start:stop],
-            first_observations=None if shown is None else shown[first:last],
-            first_observation_names=log.first_observation_names,
-        )
+        yield part_of(whole, start, min(start + size, len(log)))
+
+
+def part_of(chunk: Chunk, start: int, stop: int) -> LogPiece:
+    """The steps from ``start`` up to ``stop`` of a chunk."""
+    first, last = np.searchsorted(chunk.episode_starts, (start, stop))
+    rewards, probabilities, terminated = (
+        None if column is None else column[start:stop]
+        for column in (chunk.rewards, chunk.probabilities, chunk.terminated)
+    )
+    shown = chunk.first_observations
+    return LogPiece(
+        start=chunk.start + start,
+        actions=chunk.actions[start:stop],
+        observations=chunk.observations[start:stop],
+        episode_starts=chunk.episode_starts[first:last] - start,
+        action_names=chunk.action_names,
+        observation_names=chunk.observation_names,
+        rewards=rewards,
+        probabilities=probabilities,
+        terminated=terminated,
+        first_observations=None if shown is None else shown[first:last],
+        first_observation_names=chunk.first_observation_names,
+    )

@@ -13,10 +13,11 @@ from unlatch.core.arguments import checked_log
 from unlatch.core.budget import checkpoint
 from unlatch.core.checks import frozen
 from unlatch.core.chunks import Chunk, pieces_of
+from unlatch.core.numbering import SymbolNumbers
 from unlatch.core.progress import report
 from unlatch.core.trajectory import Trajectory
 from unlatch.errors import DataError, NotLearnableError, ResourceLimitError, UsageError
-from unlatch.learn.spectral.tallies import Pieces, Symbols, Tally
+from unlatch.learn.spectral.tallies import Pieces, Tally
 from unlatch.learn.spectral.windows import (
     MAX_LENGTH,
     WindowTable,
@@ -266,7 +267,7 @@ class WindowCounter:
         self.steps = 0
         self.episodes = 0
         self._longest = history_length + test_length
-        self._symbols = Symbols()
+        self._symbols = SymbolNumbers()
         self._tallies: list[Tally] = []
         self._weighted: bool | None = None
         self._waiting = _Steps(0, np.zeros(0, dtype=np.int64), None)

@@ -1,19 +1,15 @@
-"""Windows counted as the steps of a log come in: symbols that are numbered as they appear, tables that grow."""
+"""Windows counted as the steps of a log come in, in tables that grow."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from unlatch.arrays import Floats, Ints
-from unlatch.core.alphabet import refuse_continuous
-from unlatch.core.chunks import Chunk
-from unlatch.core.trajectory import format_reward
-from unlatch.errors import DataError
 from unlatch.learn.spectral.windows import BLOCK_BITS, BLOCKS, WindowTable, digits_per_word
 
-__all__ = ["Pieces", "Symbols", "Tally"]
+__all__ = ["Pieces", "Tally"]
 
 _FEW = 1 << 10
 """Rows that a table has room for at first."""
@@ -37,146 +33,6 @@ class Pieces(NamedTuple):
 
     def __bool__(self) -> bool:
         return len(self.begins) > 0
-
-
-class Symbols:
-    """The symbols of a log, numbered as they appear: an action, an observation, and the reward if there is one.
-
-    Alphabets may grow from chunk to chunk. Whether an observation settles its reward is known at the end only; until
-    then a symbol is the pair.
-    """
-
-    def __init__(self) -> None:
-        self.action_names: tuple[str, ...] = ()
-        self.observation_names: tuple[str, ...] = ()
-        self.rewarded: bool | None = None
-        self._rewards = np.zeros(0)  # sorted
-        self._reward_numbers = np.zeros(0, dtype=np.int64)
-        self._shown = _Pairs()  # of observation and reward
-        self._symbols = _Pairs()  # of action and what is shown
-
-    def __len__(self) -> int:
-        return len(self._symbols)
-
-    def number(self, chunk: Chunk) -> Ints:
-        """The symbol of every step."""
-        self._take_names(chunk)
-        shown: Ints = np.asarray(chunk.observations)
-        if chunk.rewards is not None:
-            shown = self._shown.number(shown, self._reward_codes(shown, chunk.rewards))
-        symbols: Ints = self._symbols.number(np.asarray(chunk.actions), shown)
-        return symbols
-
-    def _take_names(self, chunk: Chunk) -> None:
-        if not len(chunk):
-            return
-        rewarded = chunk.rewards is not None
-        if self.rewarded is not None and self.rewarded != rewarded:
-            raise DataError(
-                f"some steps of the log have rewards and those from step {chunk.start} on have "
-                f"{'some' if rewarded else 'none'}; give all steps a reward, or leave them out"
-            )
-        self.rewarded = rewarded
-        for kind in ("action_names", "observation_names"):
-            known, names = getattr(self, kind), getattr(chunk, kind)
-            if names[: len(known)] != known:
-                raise DataError(f"{kind}: chunks of a log must go on with the alphabet of those before")
-            setattr(self, kind, names)
-
-    def _reward_codes(self, observations: Ints, rewards: Floats) -> Any:
-        from unlatch.kernels.tally import number_values
-
-        guesses = np.zeros(len(self.observation_names), dtype=np.int64)
-        codes, done = np.empty(len(rewards), dtype=np.int32), 0
-        while True:
-            known = self._rewards, self._reward_numbers
-            done = number_values(rewards, observations, guesses, *known, done, codes)
-            if done == len(rewards):
-                return codes
-            more = np.setdiff1d(rewards[done : done + _FEW] + 0.0, self._rewards)  # -0.0 is 0.0
-            refuse_continuous("rewards", len(self._rewards) + len(more), 5 * len(rewards))
-            numbers = np.append(self._reward_numbers, len(self._rewards) + np.arange(len(more)))
-            both = np.append(self._rewards, more)
-            order = np.argsort(both)
-            self._rewards, self._reward_numbers = both[order], numbers[order]
-
-    def names(
-        self, action_names: tuple[str, ...], observation_names: tuple[str, ...]
-    ) -> tuple[tuple[str, ...], Floats | None, Ints]:
-        """In the given alphabets: the names of what is shown, their rewards if there are any, and the code
-        ``action * shown + shown`` of every symbol."""
-        actions = _places(self.action_names, action_names)
-        places = _places(self.observation_names, observation_names)
-        shown, names, rewards = places, observation_names, None
-        if self.rewarded:
-            shown, names, rewards = self._with_rewards(places, observation_names)
-        numbers = np.array(self._symbols.known, dtype=np.int64).reshape(-1, 2)
-        return names, rewards, actions[numbers[:, 0]] * len(names) + shown[numbers[:, 1]]
-
-    def _with_rewards(
-        self, places: Ints, observation_names: tuple[str, ...]
-    ) -> tuple[Ints, tuple[str, ...], Floats]:
-        pairs = np.array(self._shown.known, dtype=np.int64).reshape(-1, 2)
-        values = np.empty(len(self._rewards))
-        values[self._reward_numbers] = self._rewards
-        observed, paid = places[pairs[:, 0]], values[pairs[:, 1]]
-        if len(np.unique(observed)) == len(observed):  # the observation settles the reward
-            table = np.zeros(len(observation_names))
-            table[observed] = paid
-            return observed, observation_names, table
-        order = np.lexsort((paid, observed))
-        rank = np.empty(len(order), dtype=np.int64)
-        rank[order] = np.arange(len(order))
-        names = tuple(f"{observation_names[observed[i]]}|{format_reward(paid[i])}" for i in order)
-        return rank, names, paid[order]
-
-
-class _Pairs:
-    """Pairs of codes, numbered as they appear."""
-
-    def __init__(self) -> None:
-        self.known: list[tuple[int, int]] = []
-        self._places = [np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int32)]
-        self._seen = [0, 0]
-        self._table = np.full((1, 1), -1, dtype=np.int32)
-
-    def __len__(self) -> int:
-        return len(self.known)
-
-    def number(self, first: Ints, second: Ints) -> Any:
-        """The number of every pair."""
-        from unlatch.kernels.tally import number_pairs
-
-        for side, codes in enumerate((first, second)):
-            self._know(side, int(codes.max(initial=0)))
-        numbers, done = np.empty(len(first), dtype=np.int32), 0
-        while True:
-            done = number_pairs(first, second, *self._places, self._table, done, numbers)
-            if done == len(first):
-                return numbers
-            self._add(int(first[done]), int(second[done]))
-
-    def _know(self, side: int, code: int) -> None:
-        missing = code + 1 - len(self._places[side])
-        if missing > 0:
-            self._places[side] = np.append(self._places[side], np.full(missing, -1, dtype=np.int32))
-
-    def _add(self, *pair: int) -> None:
-        for side, code in enumerate(pair):
-            if self._places[side][code] < 0:
-                self._places[side][code] = self._seen[side]
-                self._seen[side] += 1
-                if self._seen[side] > self._table.shape[side]:
-                    more = np.full_like(self._table, -1)
-                    self._table = np.concatenate([self._table, more], axis=side)
-        row, column = (self._places[side][code] for side, code in enumerate(pair))
-        self._table[row, column] = len(self.known)
-        self.known.append((pair[0], pair[1]))
-
-
-def _places(names: tuple[str, ...], among: tuple[str, ...]) -> Ints:
-    index = {name: i for i, name in enumerate(among)}
-    return np.array([index[name] for name in names], dtype=np.int64)
 
 
 class Tally:

@@ -177,7 +177,7 @@ def noise_blocks(steps: Ints) -> Ints:
 
     Every block has its turn for `FIRST_QUOTA` steps, then for twice as many, and so on. So the length of the log need
     not be known: blocks are long stretches at any time, the last of them about half of what a block has. From three
-    rounds on none has more than 7/3 times as much as another, which in a jackknife counts for seven blocks of the eight.
+    rounds on none has more than 7/3 times as much as another, which counts for seven of eight blocks in a jackknife.
     """
     shifted = np.asarray(steps) + _FIRST_ROUND
     rounds = np.frexp(shifted.astype(np.float64))[1] - 1 - BLOCK_BITS
