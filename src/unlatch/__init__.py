@@ -49,8 +49,10 @@ _HOMES = {
     # simulation
     "simulate": "simulation",
     # files
-    "read_log": "files.logs",
-    "write_log": "files.logs",
+    "read_log": "files.logs.read",
+    "iterate_log": "files.logs.read",
+    "LogChunk": "files.logs.chunks",
+    "write_log": "files.logs.write",
     "save_model": "files.models",
     "load_model": "files.models",
     "SavedModel": "files.models",
@@ -151,8 +153,10 @@ if TYPE_CHECKING:
     from unlatch.core.reward import Reward as Reward
     from unlatch.core.trajectory import Trajectory as Trajectory
     from unlatch.errors import BeliefCollapseWarning as BeliefCollapseWarning
-    from unlatch.files.logs import read_log as read_log
-    from unlatch.files.logs import write_log as write_log
+    from unlatch.files.logs.chunks import LogChunk as LogChunk
+    from unlatch.files.logs.read import iterate_log as iterate_log
+    from unlatch.files.logs.read import read_log as read_log
+    from unlatch.files.logs.write import write_log as write_log
     from unlatch.files.models import SavedModel as SavedModel
     from unlatch.files.models import load_model as load_model
     from unlatch.files.models import save_model as save_model

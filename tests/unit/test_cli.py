@@ -141,6 +141,8 @@ def test_options_are_those_of_learn_pomdp_with_the_same_defaults() -> None:
         "ignore_probability",
         "ignore_terminated",
         "ignore_truncated",
+        "ignore_environment",
+        "ignore_step",
         *inspect.signature(unlatch.read_log).parameters,
     }
     values = learn.make_context("learn", ["log.csv", "-o", "m.json"]).params

@@ -405,7 +405,7 @@ def test_targets_are_checked_before_the_work_begins(
     for work in (
         "unlatch.simulation.simulate",
         "unlatch.learn.pipeline.learn_pomdp",
-        "unlatch.files.logs.read_log",
+        "unlatch.files.logs.read.read_log",
     ):
         monkeypatch.setattr(work, never)
     monkeypatch.setattr("unlatch.study.reproduction.reproduce_targets", never)

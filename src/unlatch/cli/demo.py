@@ -35,7 +35,7 @@ def demo(steps: int, seed: int, out: Path) -> None:
     neither doors nor tiger, only what was done and what was heard and paid.
     """
     from unlatch import domains
-    from unlatch.files.logs import write_log
+    from unlatch.files.logs.write import write_log
     from unlatch.files.models import save_model
     from unlatch.learn.pipeline import learn_pomdp
     from unlatch.show.plots import draw_models

@@ -16,23 +16,44 @@ if TYPE_CHECKING:
 
 __all__ = ["log_options", "read_input"]
 
-_COLUMNS = ("action", "observation", "reward", "episode", "probability", "terminated", "truncated")
+_COLUMNS = (
+    "action",
+    "observation",
+    "reward",
+    "episode",
+    "probability",
+    "terminated",
+    "truncated",
+    "environment",
+    "step",
+)
+_IGNORED = ("reward", "probability", "terminated", "truncated", "environment", "step")
+_READER = ("header", "delimiter", "encoding", "missing", "order", "autoreset", "sort", "continued", "strict")
 
 _IN_WORDS = {
     "action": "Column of the action.",
-    "observation": "Column of the observation that followed it.",
+    "observation": "Column of the observation that followed it; given several times, their columns make one symbol.",
     "reward": "Column of the reward.",
     "episode": "Column of the episode.",
     "probability": "Column of the probability with which the action was chosen.",
     "terminated": "Column that is true where the step ended its episode for good.",
     "truncated": "Column that is true where the episode was cut, as by a time limit.",
+    "environment": "Column that tells environments apart which were recorded in turns.",
+    "step": "Column that numbers the steps of an episode.",
 }
 
 
 def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options of every command that reads a log."""
     options = [
-        click.option(f"--{name}", metavar="NAME", default=name, show_default=True, help=_IN_WORDS[name])
+        click.option(
+            f"--{name}",
+            metavar="NAME",
+            default=name if name != "observation" else (name,),
+            multiple=name == "observation",
+            show_default=True,
+            help=_IN_WORDS[name],
+        )
         for name in _COLUMNS
     ]
     options += [
@@ -63,6 +84,24 @@ def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
             is_flag=True,
             help="Leave the column out that tells where episodes were cut.",
         ),
+        click.option("--ignore-environment", is_flag=True, help="Leave the column of environments out."),
+        click.option("--ignore-step", is_flag=True, help="Leave the numbers of steps out."),
+        click.option(
+            "--order",
+            type=click.Choice(["action-first", "observation-first"]),
+            default="action-first",
+            show_default=True,
+            help="Whether the observation of a row followed its action or stood before it.",
+        ),
+        click.option(
+            "--autoreset",
+            type=click.Choice(["next-step"]),
+            help="The row after an ending only resets the environment, and is no step.",
+        ),
+        click.option("--sort", is_flag=True, help="Sort the rows by environment, episode and step."),
+        click.option(
+            "--continued", is_flag=True, help="Files of a folder are parts of one log: episodes go on."
+        ),
         click.option("--strict", is_flag=True, help="Refuse a log whose last line is cut off."),
     ]
     for option in reversed(options):
@@ -72,7 +111,7 @@ def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def read_input(ctx: click.Context, path: Path, options: dict[str, Any]) -> Trajectory:
     """Read a log, or standard input for ``-``, taking the reader's options out of ``options``."""
-    from unlatch.files.logs import read_log
+    from unlatch.files.logs.read import read_log
 
     arguments = _reader_options(ctx, options)
     if str(path) != "-":
@@ -83,7 +122,7 @@ def read_input(ctx: click.Context, path: Path, options: dict[str, Any]) -> Traje
 
 
 def _reader_options(ctx: click.Context, options: dict[str, Any]) -> dict[str, Any]:
-    for name in ("reward", "probability", "terminated", "truncated"):
+    for name in _IGNORED:
         source = ctx.get_parameter_source(name)
         if options.pop(f"ignore_{name}"):
             if source is not click.core.ParameterSource.DEFAULT:
@@ -91,5 +130,4 @@ def _reader_options(ctx: click.Context, options: dict[str, Any]) -> dict[str, An
             options[name] = None
     options["header"] = not options.pop("no_header")
     options["delimiter"] = options["delimiter"].replace("\\t", "\t")
-    names = (*_COLUMNS, "header", "delimiter", "encoding", "missing", "strict")
-    return {name: options.pop(name) for name in names}
+    return {name: options.pop(name) for name in (*_COLUMNS, *_READER)}

@@ -46,7 +46,7 @@ def simulate(
     """Sample a log of blind exploration in DOMAIN, which is a domain's name or a model file."""
     from unlatch.core.random import resolve_rng
     from unlatch.files.atomic import check_target
-    from unlatch.files.logs import write_log
+    from unlatch.files.logs.write import write_log
     from unlatch.show.screen import screen
     from unlatch.simulation import simulate as simulate_log
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from unlatch.core.progress import report
-from unlatch.errors import DataError, StorageError, UsageError
+from unlatch.errors import DataError, StorageError, UnlatchError, UsageError
 
 __all__ = ["checked_encoding", "utf8_blocks"]
 
@@ -15,12 +15,22 @@ BLOCK_BYTES = 1 << 22
 """Read at once."""
 
 _FOREIGN = (
-    (b"\x1f\x8b", "compressed by gzip; decompress it first"),
-    (b"PK\x03\x04", "a zip archive; extract it first"),
-    (b"\x28\xb5\x2f\xfd", "compressed by zstd; decompress it first"),
+    (
+        b"\x1f\x8b",
+        "compressed by gzip; a file is read as such if its name ends in .gz, a stream decompress first",
+    ),
+    (
+        b"PK\x03\x04",
+        "a zip archive; if it holds arrays of NumPy, give it a name that ends in .npz, else extract it first",
+    ),
+    (
+        b"\x28\xb5\x2f\xfd",
+        "compressed by zstd; a file is read as such if its name ends in .zst, a stream decompress first",
+    ),
     (b"\xfd7zXZ\x00", "compressed by xz; decompress it first"),
-    (b"PAR1\x15", "a Parquet file; export it as CSV first"),
-    (b"\x93NUMPY", "a NumPy array; pass its columns to Trajectory(...) instead"),
+    (b"PAR1", "a Parquet file; give it a name that ends in .parquet"),
+    (b"ARROW1\x00\x00", "an Arrow file; give it a name that ends in .feather"),
+    (b"\x93NUMPY", "a NumPy array; give it a name that ends in .npy"),
 )
 
 
@@ -67,7 +77,7 @@ def _block(handle: BinaryIO, wanted: int, where: str) -> bytes:
 def _piece(handle: BinaryIO, wanted: int, where: str) -> bytes:
     try:
         piece: object = handle.read(wanted)
-    except OSError:
+    except (OSError, UnlatchError):
         raise
     except Exception as error:  # the object is the caller's: closed, or a decompressor with errors of its own
         raise StorageError(f"{where}: cannot read: {type(error).__name__}: {error}") from None

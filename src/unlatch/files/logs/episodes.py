@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from unlatch.arrays import Flags, Ints
 from unlatch.errors import DataError
-from unlatch.files.columns import ACTION, EPISODE
+from unlatch.files.logs.columns import ACTION, EPISODE
+from unlatch.files.logs.rows import Place
 
 __all__ = ["Beginnings", "Episodes", "Rows"]
 
@@ -42,19 +42,20 @@ class Beginnings(NamedTuple):
 
 
 class Episodes:
-    """Follows the rows of a table, call by call. ``place`` spells a line and a column in messages.
+    """Follows the rows of tables, call by call. ``place`` spells a line and a column of the present one in messages.
 
     ``opened`` counts the episodes with a first observation; ``empty`` those with nothing but that, which are no part
     of the log. ``line_opened`` is the first row with one, and ``line_without`` where the first episode without one
-    begins; -1 if there is none.
+    begins, in the table ``place_without``; -1 if there is none.
     """
 
-    def __init__(self, place: Callable[[int, int], str]) -> None:
+    def __init__(self) -> None:
+        self.place = Place("", ())
         self.opened = 0
         self.empty = 0
         self.line_opened = _NONE
         self.line_without = _NONE
-        self._place = place
+        self.place_without = self.place
         self._line = _NONE  # this and the rest: of the last row
         self._episode = _NONE
         self._first = _NONE
@@ -79,9 +80,10 @@ class Episodes:
         return result
 
     def finish(self) -> None:
-        """No row follows."""
+        """No row follows that belongs to what came before."""
         self.empty += self._first != _NONE
-        self._first = _NONE
+        self._first = self._episode = _NONE
+        self._terminated, self._ended = False, True
 
     def _changes(self, rows: Rows, episodes: Ints) -> Flags:
         """Where another episode is named. Codes rise as they appear, so a lower one had been left before."""
@@ -89,7 +91,7 @@ class Episodes:
         back = np.flatnonzero(rise < 0)
         if len(back):
             raise DataError(
-                f"{self._place(int(rows.lines[back[0]]), EPISODE)}: an episode that had ended goes on; "
+                f"{self.place(int(rows.lines[back[0]]), EPISODE)}: an episode that had ended goes on; "
                 "sort the rows by episode"
             )
         over = np.flatnonzero((rise == 0) & np.append(self._terminated, rows.terminated[:-1]))
@@ -97,8 +99,9 @@ class Episodes:
             row = int(over[0])
             before = int(rows.lines[row - 1]) if row else self._line
             raise DataError(
-                f"{self._place(int(rows.lines[row]), EPISODE)}: the episode goes on, though it terminated on line "
-                f"{before}; give every episode a number of its own, or correct the ending, which is for good"
+                f"{self.place(int(rows.lines[row]), EPISODE)}: the episode goes on, though it terminated on "
+                f"{self.place.unit} {before}; give every episode a number of its own, or correct the ending, "
+                f"which is for good"
             )
         return rise > 0
 
@@ -106,7 +109,7 @@ class Episodes:
         late = np.flatnonzero(rows.openings & ~begins)
         if len(late):
             raise DataError(
-                f"{self._place(int(rows.lines[late[0]]), ACTION)}: an empty cell, in a row that is not the first of "
+                f"{self.place(int(rows.lines[late[0]]), ACTION)}: an empty cell, in a row that is not the first of "
                 "its episode; only what was shown before the first action has none: complete it, or let a new episode "
                 "begin after it with missing='split' (--missing split)"
             )
@@ -131,6 +134,6 @@ class Episodes:
         self.empty += int((waiting & ~joined).sum())
         without = fresh & ~joined
         if self.line_without == _NONE and without.any():
-            self.line_without = int(rows.lines[without.argmax()])
+            self.line_without, self.place_without = int(rows.lines[without.argmax()]), self.place
         if self.line_opened == _NONE and rows.openings.any():
             self.line_opened = int(rows.lines[rows.openings.argmax()])

@@ -1,4 +1,4 @@
-"""Which field of a delimited row is the action, which the observation: from the header, or by position."""
+"""Which column of a table is the action, which the observation: by the names of the columns, or by position."""
 
 from __future__ import annotations
 
@@ -7,21 +7,27 @@ import io
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from unlatch.core.diagnostics import Diagnostics
 from unlatch.errors import DataError, UsageError
 
 __all__ = [
     "ACTION",
+    "ENVIRONMENT",
     "EPISODE",
     "MAX_ROW_BYTES",
     "NUL_BYTE",
     "OBSERVATION",
     "PROBABILITY",
     "REWARD",
+    "STEP",
     "TERMINATED",
     "TRUNCATED",
     "Columns",
+    "Roles",
+    "by_name",
+    "by_position",
     "checked_delimiter",
     "checked_roles",
     "first_block",
@@ -34,22 +40,38 @@ MAX_ROW_BYTES = 1 << 20
 NUL_BYTE = "a NUL byte; the file is damaged, or it is UTF-16: then encoding='utf-16' (--encoding utf-16)"
 """Said of such a row, be it the first or another."""
 
-_ROLES = ("action", "observation", "reward", "episode", "probability", "terminated", "truncated")
-ACTION, OBSERVATION, REWARD, EPISODE, PROBABILITY, TERMINATED, TRUNCATED = range(len(_ROLES))
+_ROLES = (
+    "action",
+    "observation",
+    "reward",
+    "episode",
+    "probability",
+    "terminated",
+    "truncated",
+    "environment",
+    "step",
+)
+ACTION, OBSERVATION, REWARD, EPISODE, PROBABILITY, TERMINATED, TRUNCATED, ENVIRONMENT, STEP = range(
+    len(_ROLES)
+)
 _BY_POSITION = _ROLES[:4]
 _USUAL_DELIMITERS = (",", ";", "\t", "|")
 _SHOWN = 12
 
 Roles = tuple[str | None, ...]
-"""The names of the columns, in the order above; None leaves one out."""
+"""The names of the columns, in the order above, then those of further columns of the observation; None leaves
+one out."""
+
+_MOST_OBSERVATIONS = 16
+"""Columns that one observation may be made of."""
 
 
 @dataclass(frozen=True)
 class Columns:
     """The fields of a row that are read.
 
-    ``wanted`` has the field of the action, the observation, the reward, the episode, the probability and the two
-    kinds of ending, -1 where there is none; ``names`` what to call them in messages.
+    ``wanted`` has the field of every role, -1 where there is none, and of further columns of the observation;
+    ``names`` what to call them in messages.
     """
 
     fields: int
@@ -57,11 +79,30 @@ class Columns:
     names: tuple[str, ...]
     diagnostics: Diagnostics
 
+    @property
+    def present(self) -> tuple[int, ...]:
+        """The columns that the table has."""
+        return tuple(column for column, field in enumerate(self.wanted) if field >= 0)
 
-def checked_roles(*roles: str | None) -> Roles:
-    """Names of different columns, in the order of the roles."""
+    @property
+    def further(self) -> tuple[int, ...]:
+        """The columns of the observation after its first."""
+        return tuple(range(len(_ROLES), len(self.wanted)))
+
+
+def checked_roles(
+    action: str, observation: str | Sequence[str], *others: str | None, further: Sequence[str] = ()
+) -> Roles:
+    """Names of different columns, in the order of the roles. The observation may have several."""
+    if isinstance(observation, list | tuple):
+        if not 1 <= len(observation) <= _MOST_OBSERVATIONS:
+            raise UsageError(
+                f"an observation is one column or up to {_MOST_OBSERVATIONS}, got {len(observation)}"
+            )
+        observation, *further = observation
+    roles: tuple[Any, ...] = (action, observation, *others, *further)
     named = [role for role in roles if role is not None]
-    if not all(isinstance(role, str) for role in (*roles[:2], *named)):
+    if not all(isinstance(role, str) for role in (*roles[:2], *further, *named)):
         raise UsageError(f"columns are named by text, got {', '.join(map(repr, roles))}")
     if len(set(named)) < len(named):
         raise UsageError(f"{', '.join(_ROLES)} need a column each, got {named}")
@@ -103,8 +144,8 @@ def read_columns(
     if len(row) < 2:
         raise _single_column(row, delimiter, where)
     if not header:
-        return _by_position(row, roles, where), start, line
-    columns = _by_name(row, roles, where)
+        return by_position(row, roles, where), start, line
+    columns = by_name(row, roles, where, no_header=True)
     line += _line_ends(block[start : start + stop])
     return columns, *_after_blank_lines(block, start + stop, line)
 
@@ -145,19 +186,23 @@ def _single_column(row: Sequence[str], delimiter: str, where: str) -> DataError:
     return DataError(f"{where}: 1 column found with delimiter {delimiter!r}: {_listing(row)}; {remedy}")
 
 
-def _by_name(header: Sequence[str], roles: Roles, where: str) -> Columns:
-    """Columns by header; all but action and observation may be absent under their usual names."""
+def by_name(header: Sequence[str], roles: Roles, where: str, *, no_header: bool = False) -> Columns:
+    """Columns by their names; all but action and observation may be absent under their usual names. ``no_header``:
+    the names may be a row of data."""
     twice = sorted(name for name, count in Counter(header).items() if count > 1)
     if twice:
         raise DataError(f"{where}: more than one column is called {_listing(twice)}; rename all but one")
-    absent = [str(role) for role in roles[:2] if role not in header]
+    needed = (*roles[:2], *roles[len(_ROLES) :])
+    absent = [str(role) for role in needed if role not in header]
     if absent:
+        there = "the first row is" if no_header else "there are"
+        remedy = " or, if there is no header row, say header=False (--no-header)" if no_header else ""
         raise DataError(
-            f"{where}: no column {_listing(absent)}; the first row is {_listing(header)}. Name the columns "
-            "that hold the action and the observation with action=... and observation=... (--action, --observation) "
-            "or, if there is no header row, say header=False (--no-header)"
+            f"{where}: no column {_listing(absent)}; {there} {_listing(header)}. Name the columns "
+            "that hold the action and the observation with action=... and observation=... (--action, --observation)"
+            f"{remedy}"
         )
-    for usual, role in zip(_ROLES[2:], roles[2:], strict=True):
+    for usual, role in zip(_ROLES[2:], roles[2 : len(_ROLES)], strict=True):
         if role not in header and role not in (None, usual):
             raise DataError(
                 f"{where}: no column {role!r} for the {usual}; there are {_listing(header)}. Name one of them with "
@@ -168,8 +213,10 @@ def _by_name(header: Sequence[str], roles: Roles, where: str) -> Columns:
     return Columns(len(header), wanted, tuple(role or "" for role in roles), _noting_ignored(ignored))
 
 
-def _by_position(row: Sequence[str], roles: Roles, where: str) -> Columns:
-    """Columns of a file without header: action, observation, reward, episode, in this order."""
+def by_position(row: Sequence[str], roles: Roles, where: str) -> Columns:
+    """Columns of a table without names: action, observation, reward, episode, in this order."""
+    if len(roles) > len(_ROLES):
+        raise UsageError(f"{where}: several columns of one observation must have names; there is no header")
     if len(row) > len(_BY_POSITION):
         raise DataError(
             f"{where}: {len(row)} columns without a header; only {', '.join(_BY_POSITION)} are understood, in "

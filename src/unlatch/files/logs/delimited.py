@@ -1,0 +1,285 @@
+"""Tables in delimited text (RFC 4180), block by block: only codes and numbers are kept, never the text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Iterable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unlatch.arrays import Ints
+from unlatch.core.alphabet import MAX_SYMBOLS, refuse_continuous
+from unlatch.core.checks import MAX_NAME_BYTES
+from unlatch.core.diagnostics import Diagnostics
+from unlatch.errors import DataError
+from unlatch.files.logs.columns import (
+    ACTION,
+    ENVIRONMENT,
+    EPISODE,
+    MAX_ROW_BYTES,
+    NUL_BYTE,
+    OBSERVATION,
+    PROBABILITY,
+    REWARD,
+    STEP,
+    TERMINATED,
+    TRUNCATED,
+    Columns,
+)
+from unlatch.files.logs.rows import NO, NOTHING, WRONG, YES, Answers, Numbers, Place, RowBatch
+from unlatch.kernels import text
+
+__all__ = ["ANSWERS", "DelimitedReader", "SymbolTable"]
+
+Bytes = NDArray[np.uint8]
+Bounds = NDArray[np.int32]
+
+ROWS_PER_CALL = 1 << 16
+"""So few that the positions of their cells stay in the processor's cache."""
+
+_MAX_CELL_BYTES = 4 * MAX_NAME_BYTES
+"""Longest cell that is looked at: composing its characters (NFC) may still bring it below the limit."""
+
+_NUMBER = re.compile(rb"[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?")
+
+_NUMBERS = (REWARD, PROBABILITY, STEP)
+_ANSWERS = (TERMINATED, TRUNCATED)
+_NO_LIMIT = int(np.iinfo(np.int64).max)
+
+ANSWERS = {
+    **dict.fromkeys(("true", "t", "yes", "y", "1", "1.0"), YES),
+    **dict.fromkeys(("false", "f", "no", "n", "0", "0.0"), NO),
+    "": NOTHING,
+}
+"""What a cell of an ending may hold, whatever its case."""
+
+_WRONG_ROWS = {
+    text.NUL: NUL_BYTE,
+    text.AFTER_QUOTE: "text after a closing quote; inside quotes, write a quote twice",
+    text.IN_QUOTE: "a quote is opened in this row and never closed",
+    text.LONG_ROW: f"a row longer than {MAX_ROW_BYTES} bytes: a quote that is never closed, or not a table",
+}
+
+
+class SymbolTable:
+    """The distinct cells of a column, numbered as they appear, and the line where each was first seen."""
+
+    def __init__(self, *, keeps_texts: bool = True) -> None:
+        self.tokens: list[str] = []
+        self.seen: list[int] = []
+        self._keeps_texts = keeps_texts
+        self._counts = np.zeros(text.COLUMNS + 2, dtype=np.int64)
+        self._symbols = np.zeros((1 << 10, 6), dtype=np.int64)
+        self._arena = np.zeros(1 << 14, dtype=np.uint8)
+        self._slots = np.full(1 << 12, -1, dtype=np.int64)
+
+    def codes(
+        self, block: Bytes, starts: Bounds, ends: Bounds, lines: Ints, limit: int = _NO_LIMIT
+    ) -> tuple[Ints, bool]:
+        """The number of every cell, and whether the symbols stayed within ``limit``."""
+        codes = np.empty(len(starts), dtype=np.int64)
+        ended, done = text.FULL, 0
+        while True:
+            ended, done = text.intern_cells(
+                block,
+                starts,
+                ends,
+                lines,
+                0,
+                done,
+                limit,
+                self._slots,
+                self._symbols,
+                self._arena,
+                self._counts,
+                codes,
+            )
+            if ended != text.FULL:
+                self._take_note()
+                return codes, ended == text.COMPLETE
+            self._enlarge()
+
+    def _enlarge(self) -> None:
+        self._symbols = np.concatenate([self._symbols, np.zeros_like(self._symbols)])
+        self._arena = np.concatenate([self._arena, np.zeros_like(self._arena)])
+        self._slots = np.full(2 * len(self._slots), -1, dtype=np.int64)
+        text.place_symbols(self._slots, self._symbols, self._counts[text.SYMBOLS])
+
+    def _take_note(self) -> None:
+        """The texts of what is new."""
+        if not self._keeps_texts:
+            return
+        known, total = len(self.tokens), int(self._counts[text.SYMBOLS])
+        for first, last, line in self._symbols[known:total, [text.START, text.END, text.SEEN_ON]].tolist():
+            self.tokens.append(self._arena[first:last].tobytes().decode(errors="replace"))
+            self.seen.append(line)
+
+
+class DelimitedReader:
+    """The rows of a delimited text that comes in blocks. A `RowSource`.
+
+    ``line`` is that of the next row. A last row without a line end is dropped and its line remembered, as
+    ``truncated_line``. Texts of episodes are kept only if they are asked for (``names_episodes``): there may be many.
+    """
+
+    def __init__(
+        self,
+        columns: Columns,
+        delimiter: str,
+        line: int,
+        where: str,
+        blocks: Iterable[bytes],
+        *,
+        names_episodes: bool = True,
+    ) -> None:
+        self.columns = columns
+        self.place = Place(where, columns.names)
+        self.line = line
+        self.truncated_line: int | None = None
+        self._blocks = blocks
+        self._delimiter = ord(delimiter)
+        self._column_of = np.full(columns.fields, -1, dtype=np.int64)
+        for column in columns.present:
+            self._column_of[columns.wanted[column]] = column
+        self._bounds = np.zeros((2, len(columns.wanted), ROWS_PER_CALL), dtype=np.int32)
+        self._lines = np.zeros(ROWS_PER_CALL, dtype=np.int64)
+        self._symbols = (ACTION, OBSERVATION, EPISODE, ENVIRONMENT, *columns.further)
+        self._tables = {
+            column: SymbolTable(keeps_texts=names_episodes or column != EPISODE)
+            for column in columns.present
+            if column in (*self._symbols, *_ANSWERS)
+        }
+        self._rows = 0
+
+    def batches(self) -> Iterator[RowBatch]:
+        """Read to the end."""
+        rest = b""
+        for block in self._blocks:
+            rest = yield from self._read_block(rest + block, final=False)
+            if len(rest) > MAX_ROW_BYTES:
+                raise self._wrong_row(text.LONG_ROW, 0)
+        rest = yield from self._read_block(rest, final=True)
+        if rest:
+            self.truncated_line = self.line
+
+    def findings(self, strict: bool) -> Diagnostics:
+        notes, line = self.columns.diagnostics, self.truncated_line
+        if line is None:
+            return notes
+        if strict:
+            raise DataError(
+                f"{self.place.where}, line {line}: no line end; the file was cut off: complete the row and end it with "
+                "a newline, or remove it"
+            )
+        return notes.noting(
+            "truncated_tail", f"line {line} has no line end and was dropped as cut off", steps=1, line=line
+        )
+
+    def _read_block(self, block: bytes, *, final: bool) -> Generator[RowBatch, None, bytes]:
+        """Give the whole rows of ``block``; what is left over are the bytes of a partial row."""
+        data = np.frombuffer(bytearray(block), dtype=np.uint8)
+        position, ended = 0, text.COMPLETE
+        while position < len(block) and ended == text.COMPLETE:
+            ended, position, line, rows, fields, doubled = text.find_rows(
+                data,
+                position,
+                self.line,
+                final,
+                self._delimiter,
+                MAX_ROW_BYTES,
+                self._column_of,
+                self._bounds[0],
+                self._bounds[1],
+                self._lines,
+            )
+            if rows:
+                yield self._batch(data, rows, doubled > 0)
+            self.line = line
+        if ended not in (text.COMPLETE, text.PARTIAL, text.IN_QUOTE) or (final and ended == text.IN_QUOTE):
+            raise self._wrong_row(ended, fields)
+        return block[position:]
+
+    def _batch(self, block: Bytes, rows: int, doubled: bool) -> RowBatch:
+        """The rows whose cells have been found."""
+        starts, ends = self._bounds[:, :, :rows]
+        lines = self._lines[:rows].copy()
+        blank = starts[ACTION] < 0
+        if blank.any():
+            starts, ends = np.maximum(starts, 0), np.maximum(ends, 0)
+        if doubled:
+            for column in self.columns.present:
+                text.unquote(block, starts[column], ends[column])
+        batch = RowBatch(
+            lines=lines,
+            symbols={
+                c: self._coded(block, starts[c], ends[c], lines, c) for c in self._tables if c not in _ANSWERS
+            },
+            tokens={c: table.tokens for c, table in self._tables.items()},
+            seen={c: table.seen for c, table in self._tables.items()},
+            numbers={c: _numbers(block, starts[c], ends[c]) for c in self.columns.present if c in _NUMBERS},
+            answers={
+                c: self._answers(block, starts[c], ends[c], lines, c) for c in self._tables if c in _ANSWERS
+            },
+            blank=blank,
+        )
+        self._rows += rows
+        return batch
+
+    def _coded(self, block: Bytes, starts: Bounds, ends: Bounds, lines: Ints, column: int) -> Ints:
+        """The codes of symbols; an episode may have an empty name."""
+        length = ends - starts
+        if length.max(initial=0) > _MAX_CELL_BYTES:
+            raise DataError(
+                f"{self.place(int(lines[length.argmax()]), column)}: a symbol longer than {MAX_NAME_BYTES} bytes; "
+                "give it a shorter name"
+            )
+        if column == EPISODE:
+            return self._tables[column].codes(block, starts, ends, lines)[0]
+        codes, within = self._tables[column].codes(block, starts, ends, lines, MAX_SYMBOLS + 1)
+        if not within:
+            refuse_continuous(
+                f"{self.place.where}, column {self.place.names[column]!r}",
+                MAX_SYMBOLS + 1,
+                self._rows + len(codes),
+            )
+        codes[length == 0] = NOTHING
+        return codes
+
+    def _answers(self, block: Bytes, starts: Bounds, ends: Bounds, lines: Ints, column: int) -> Answers:
+        table = self._tables[column]
+        codes, _ = table.codes(block, starts, ends, lines)
+        meant = np.array([ANSWERS.get(token.strip().lower(), WRONG) for token in table.tokens], dtype=np.int8)
+        return Answers(meant[codes], lambda row: table.tokens[int(codes[row])])
+
+    def _wrong_row(self, ended: int, fields: int) -> DataError:
+        """What is wrong with the row that begins at the current line."""
+        if ended == text.RAGGED:
+            wrong = (
+                f"{fields} fields where the first row has {self.columns.fields}; put a cell that holds the "
+                "delimiter in quotes"
+            )
+        else:
+            wrong = _WRONG_ROWS[ended]
+        return DataError(f"{self.place.where}, line {self.line}: {wrong}", line=self.line)
+
+
+def _numbers(block: Bytes, starts: Bounds, ends: Bounds) -> Numbers:
+    values = np.empty(len(starts))
+    exact = np.empty(len(starts), dtype=np.bool_)
+    text.read_decimals(block, starts, ends, values, exact)
+    left = np.flatnonzero(~exact)
+    for row in left.tolist():
+        values[row] = _number(block[starts[row] : ends[row]].tobytes())
+    starts, ends = starts.copy(), ends.copy()
+    return Numbers(
+        values,
+        ends == starts,
+        lambda row: block[starts[row] : ends[row]].tobytes().decode(errors="replace"),
+    )
+
+
+def _number(cell: bytes) -> float:
+    """A number that is too long for the kernel; not a number, if it is none or not finite."""
+    value = float(cell) if len(cell) <= _MAX_CELL_BYTES and _NUMBER.fullmatch(cell) else float("nan")
+    return value if abs(value) < float("inf") else float("nan")

@@ -1,0 +1,112 @@
+"""Rows of a table, whatever kind of file they came from: codes of symbols, numbers, answers, and where each row is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unlatch.arrays import Flags, Floats, Ints
+from unlatch.core.diagnostics import Diagnostics
+from unlatch.errors import DataError
+from unlatch.files.logs.columns import Columns
+
+__all__ = ["NO", "NOTHING", "WRONG", "YES", "Answers", "Numbers", "Place", "RowBatch", "RowSource"]
+
+YES, NO, NOTHING, WRONG = 1, 0, -1, -2
+"""What a cell of an ending says; `NOTHING` is also the code of an empty cell in a column of symbols."""
+
+
+class Numbers(NamedTuple):
+    """A column of numbers: NaN where a cell holds no finite one, which of them are empty, and what a cell says."""
+
+    values: Floats
+    empty: Flags
+    shown: Callable[[int], str]
+
+    def chosen(self, rows: Flags | Ints) -> Numbers:
+        places = _places(rows)
+        return Numbers(self.values[rows], self.empty[rows], lambda row: self.shown(int(places[row])))
+
+
+class Answers(NamedTuple):
+    """A column of endings: `YES`, `NO`, `NOTHING` or `WRONG`, and what a cell says."""
+
+    values: NDArray[np.int8]
+    shown: Callable[[int], str]
+
+    def chosen(self, rows: Flags | Ints) -> Answers:
+        places = _places(rows)
+        return Answers(self.values[rows], lambda row: self.shown(int(places[row])))
+
+
+def _places(rows: Flags | Ints) -> Ints:
+    return np.flatnonzero(rows) if rows.dtype == np.bool_ else rows.astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Spells a cell of a table in messages. A text has lines, counted from 1 with its header; other tables
+    have rows."""
+
+    where: str
+    names: tuple[str, ...]
+    unit: str = "line"
+
+    def __call__(self, line: int, column: int) -> str:
+        return f"{self.where}, {self.unit} {line}, column {self.names[column]!r}"
+
+    def wrong(self, line: int, column: int, what: str) -> DataError:
+        return DataError(f"{self(line, column)}: {what}", line=line, field=self.names[column])
+
+
+@dataclass(frozen=True)
+class RowBatch:
+    """Some rows, one after the other.
+
+    ``symbols[c][row]`` is the code of a cell, `NOTHING` if it is empty, and ``tokens[c][code]`` its text; codes
+    keep their meaning from
+    batch to batch, and tokens are only added. ``seen[c][code]`` is the line of the first cell with that text. Codes of
+    episodes rise as they appear. ``blank`` marks rows that are blank lines, ``seams`` those that do not go on
+    with the row before.
+    """
+
+    lines: Ints
+    symbols: Mapping[int, Ints]
+    tokens: Mapping[int, Sequence[str]]
+    seen: Mapping[int, Sequence[int]]
+    numbers: Mapping[int, Numbers] = field(default_factory=dict)
+    answers: Mapping[int, Answers] = field(default_factory=dict)
+    blank: Flags | None = None
+    seams: Flags | None = None
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def chosen(self, rows: Flags | Ints) -> RowBatch:
+        """Some of the rows, in the order of ``rows``."""
+        return replace(
+            self,
+            lines=self.lines[rows],
+            symbols={column: codes[rows] for column, codes in self.symbols.items()},
+            numbers={column: numbers.chosen(rows) for column, numbers in self.numbers.items()},
+            answers={column: answers.chosen(rows) for column, answers in self.answers.items()},
+            blank=None if self.blank is None else self.blank[rows],
+            seams=None if self.seams is None else self.seams[rows],
+        )
+
+
+class RowSource(Protocol):
+    """A table that gives its rows in batches, once."""
+
+    columns: Columns
+    place: Place
+
+    def batches(self) -> Iterator[RowBatch]:
+        """The rows, a few ten thousand at a time."""
+
+    def findings(self, strict: bool) -> Diagnostics:
+        """What was noticed about the table, once all rows have been read; with ``strict`` some of that is refused."""
