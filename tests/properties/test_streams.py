@@ -14,7 +14,13 @@ import naive
 from unlatch import Trajectory, count_sequences
 from unlatch.core.chunks import LogPiece
 from unlatch.errors import DataError
-from unlatch.learn.spectral.counting import WindowCounter, count_chunks, merged_counts
+from unlatch.learn.spectral.counting import (
+    WindowCounter,
+    count_chunks,
+    count_part,
+    joined_parts,
+    merged_counts,
+)
 from unlatch.learn.spectral.windows import BLOCKS
 
 
@@ -100,6 +106,37 @@ def test_chunks_equal_a_dictionary_by_block(cut, history):
         assert dict(zip(pairs, table.counts.tolist(), strict=True)) == expected
 
 
+@given(cut=cut_logs(), history=st.integers(2, 5))
+def test_parts_that_are_counted_apart_join_to_the_whole(cut, history):
+    log, _ = cut
+    log = Trajectory(
+        *(np.tile(codes, 3) for codes in (log.actions, log.observations)),
+        log.action_names,
+        log.observation_names,
+        None if log.rewards is None else np.tile(log.rewards, 3),
+        np.concatenate([log.episode_starts + i * len(log) for i in range(3)])[:: 1 + len(log) % 3],
+        None if log.probabilities is None else np.tile(log.probabilities, 3),
+    )
+    bounds = [0, len(log) // 3 + 5, 2 * (len(log) // 3), len(log)]
+    parts, goes_on = [], []
+    for start, stop in pairwise(bounds):
+        piece = list(chunked(log.head(stop), [start]))[-1]
+        goes_on.append(start not in log.episode_starts)
+        parts.append(count_part(piece, history, 1))
+    found = joined_parts(parts, lambda number: goes_on[number])
+    whole = count_sequences(log, history_length=history, test_length=1)
+    assert (found.steps, found.episodes, found.longest_episode) == (
+        len(log),
+        log.n_episodes,
+        whole.longest_episode,
+    )
+    for one, other in zip(found.tables, whole.tables, strict=True):
+        assert np.array_equal(one.codes, other.codes)
+        assert np.array_equal(one.counts, other.counts)
+        if one.weights is not None:
+            np.testing.assert_allclose(one.weights, other.weights, rtol=1e-12)
+
+
 def test_a_table_that_is_sorted_counts_as_one_that_is_looked_up(monkeypatch, rng):
     from unlatch.learn.spectral import tallies
 
@@ -139,7 +176,6 @@ def test_what_is_missing_in_some_chunks_is_refused(rng):
     for change, message in (
         ({"rewards": None}, "some steps of the log have rewards"),
         ({"probabilities": np.full(20, 0.5)}, "some steps of the log have probabilities"),
-        ({"action_names": ("x", "y")}, "go on with the alphabet"),
     ):
         counter = WindowCounter(2, 1)
         counter.add(pieces[0])

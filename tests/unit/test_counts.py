@@ -126,8 +126,13 @@ def test_merging_rewards():
     assert (count(first) + count(second)).symbol_rewards.tolist() == [1.0, 2.0, 3.0]
     assert (count(second) + count(first)).symbol_rewards.tolist() == [1.0, 2.0, 3.0]
     other = Trajectory([0] * 9, [0] * 9, observation_names=["a", "b", "c"], rewards=[5] * 9)
-    with pytest.raises(DataError, match="observation 'a' carries different rewards"):
-        count(first) + count(other)
+    merged = count(first) + count(other)
+    assert merged.observation_names == ("a|1", "a|5", "b|2")
+    assert merged.symbol_rewards.tolist() == [1.0, 5.0, 2.0]
+    assert [merged.count([0], [i]) for i in range(3)] == [5, 9, 4]
+    again = merged + count(second)
+    assert again.observation_names == ("a|1", "a|5", "b|2", "c|3")
+    assert again.count([0], [0]) == 10
     with pytest.raises(TypeError):
         count(first) + 1
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from unlatch.arrays import Flags, Floats, Ints
 from unlatch.core.trajectory import Trajectory
 
-__all__ = ["Chunk", "LogPiece", "part_of", "pieces_of"]
+__all__ = ["Chunk", "LogPiece", "own_copy", "part_of", "pieces_of"]
 
 
 class Chunk(Protocol):
@@ -96,10 +96,6 @@ def pieces_of(log: Trajectory, size: int) -> Iterator[LogPiece]:
 def part_of(chunk: Chunk, start: int, stop: int) -> LogPiece:
     """The steps from ``start`` up to ``stop`` of a chunk."""
     first, last = np.searchsorted(chunk.episode_starts, (start, stop))
-    rewards, probabilities, terminated = (
-        None if column is None else column[start:stop]
-        for column in (chunk.rewards, chunk.probabilities, chunk.terminated)
-    )
     shown = chunk.first_observations
     return LogPiece(
         start=chunk.start + start,
@@ -108,9 +104,17 @@ def part_of(chunk: Chunk, start: int, stop: int) -> LogPiece:
         episode_starts=chunk.episode_starts[first:last] - start,
         action_names=chunk.action_names,
         observation_names=chunk.observation_names,
-        rewards=rewards,
-        probabilities=probabilities,
-        terminated=terminated,
+        rewards=None if chunk.rewards is None else chunk.rewards[start:stop],
+        probabilities=None if chunk.probabilities is None else chunk.probabilities[start:stop],
+        terminated=None if chunk.terminated is None else chunk.terminated[start:stop],
         first_observations=None if shown is None else shown[first:last],
         first_observation_names=chunk.first_observation_names,
     )
+
+
+def own_copy(piece: LogPiece) -> LogPiece:
+    """With arrays of its own: a slice would keep the whole that it is a slice of."""
+    arrays: dict[str, Any] = {
+        name: value.copy() for name, value in vars(piece).items() if isinstance(value, np.ndarray)
+    }
+    return replace(piece, **arrays)

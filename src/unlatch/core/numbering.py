@@ -21,8 +21,8 @@ _LOOKED_AT = 1 << 10
 class SymbolNumbers:
     """The symbols of a log, numbered as they appear: an action, an observation, and the reward if there is one.
 
-    Alphabets may grow from chunk to chunk. Whether an observation settles its reward is known at the end only; until
-    then a symbol is the pair.
+    Alphabets may grow from chunk to chunk, or be others; they are matched by name. Whether an observation settles its
+    reward is known at the end only; until then a symbol is the pair.
     """
 
     def __init__(self) -> None:
@@ -39,11 +39,11 @@ class SymbolNumbers:
 
     def number(self, chunk: Chunk) -> Ints:
         """The symbol of every step."""
-        self._take_names(chunk)
-        shown: Ints = np.asarray(chunk.observations)
+        self._refuse_mixed(chunk)
+        actions, shown = self._codes("action", chunk), self._codes("observation", chunk)
         if chunk.rewards is not None:
             shown = self._shown.number(shown, self._reward_codes(shown, chunk.rewards))
-        symbols: Ints = self._symbols.number(np.asarray(chunk.actions), shown)
+        symbols: Ints = self._symbols.number(actions, shown)
         return symbols
 
     @property
@@ -60,7 +60,7 @@ class SymbolNumbers:
             found.append((self.action_names[action], self.observation_names[observation], reward))
         return found
 
-    def _take_names(self, chunk: Chunk) -> None:
+    def _refuse_mixed(self, chunk: Chunk) -> None:
         if not len(chunk):
             return
         rewarded = chunk.rewards is not None
@@ -70,11 +70,19 @@ class SymbolNumbers:
                 f"{'some' if rewarded else 'none'}; give all steps a reward, or leave them out"
             )
         self.rewarded = rewarded
-        for kind in ("action_names", "observation_names"):
-            known, names = getattr(self, kind), getattr(chunk, kind)
-            if names[: len(known)] != known:
-                raise DataError(f"{kind}: chunks of a log must go on with the alphabet of those before")
-            setattr(self, kind, names)
+
+    def _codes(self, kind: str, chunk: Chunk) -> Any:
+        """The codes of a chunk among all names so far, of which it may bring more."""
+        known, names = getattr(self, f"{kind}_names"), getattr(chunk, f"{kind}_names")
+        codes = np.asarray(getattr(chunk, f"{kind}s"))
+        if names[: len(known)] == known:
+            setattr(self, f"{kind}_names", names)
+            return codes
+        index = {name: i for i, name in enumerate(known)}
+        for name in names:
+            index.setdefault(name, len(index))
+        setattr(self, f"{kind}_names", tuple(index))
+        return np.array([index[name] for name in names], dtype=np.int64)[codes]
 
     def _reward_codes(self, observations: Ints, rewards: Floats) -> Any:
         from unlatch.kernels.tally import number_values
@@ -95,16 +103,17 @@ class SymbolNumbers:
 
     def names(
         self, action_names: tuple[str, ...], observation_names: tuple[str, ...]
-    ) -> tuple[tuple[str, ...], Floats | None, Ints]:
-        """In the given alphabets: the names of what is shown, their rewards if there are any, and the code
-        ``action * shown + shown`` of every symbol."""
+    ) -> tuple[tuple[str, ...], Floats | None, bool, Ints]:
+        """In the given alphabets: the names of what is shown, their rewards if there are any, whether they are pairs,
+        and the code ``action * names + name`` of every symbol."""
         actions = _places(self.action_names, action_names)
         places = _places(self.observation_names, observation_names)
         shown, names, rewards = places, observation_names, None
         if self.rewarded:
             shown, names, rewards = self._with_rewards(places, observation_names)
         numbers = np.array(self._symbols.known, dtype=np.int64).reshape(-1, 2)
-        return names, rewards, actions[numbers[:, 0]] * len(names) + shown[numbers[:, 1]]
+        codes = actions[numbers[:, 0]] * len(names) + shown[numbers[:, 1]]
+        return names, rewards, names is not observation_names, codes
 
     def _with_rewards(
         self, places: Ints, observation_names: tuple[str, ...]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from unlatch.core.pomdp import POMDP, Emission
 from unlatch.core.psr import PSR
 from unlatch.core.random import RandomSource, resolve_rng
 from unlatch.core.trajectory import Trajectory
+from unlatch.engines.engine import engine_of
 from unlatch.errors import NotLearnableError, NumericalError, ResourceLimitError, UnlatchError, UsageError
 from unlatch.learn.examine.log import examine, refuse_deterministic_policy
 from unlatch.learn.examine.model import examine_model
@@ -38,8 +40,10 @@ from unlatch.learn.spectral.factorize import RankFactorization, Scaling
 from unlatch.learn.spectral.fit_psr import fit_psr
 from unlatch.learn.spectral.from_hankel import SpectralResult, learn_from_hankel
 from unlatch.learn.spectral.hankel import LOG_NOTES, HankelMatrix
-from unlatch.learn.spectral.lengths import factorize_counted, factorize_log
+from unlatch.learn.spectral.lengths import FEWER_WINDOWS, counting, factorize_counted, factorize_log
 from unlatch.learn.spectral.windows import BLOCKS
+from unlatch.streams.source import LogFiles
+from unlatch.streams.streamed import StreamedLog
 
 __all__ = ["LearnResult", "learn_from_counts", "learn_pomdp", "learn_psr"]
 
@@ -145,8 +149,9 @@ class LearnResult:
 @own_errstate
 @linalg.on_one_thread
 def learn_pomdp(
-    log: Trajectory,
+    log: Trajectory | Source,
     *,
+    engine: Any = None,
     states: int | None = None,
     max_states: int | None = None,
     time_limit: float | None = None,
@@ -171,9 +176,14 @@ def learn_pomdp(
 
     Parameters
     ----------
-    log : Trajectory
+    log : Trajectory, path, several paths, or LogFiles
         Actions must not depend on what was observed (uniform, or any fixed distribution), unless the log says with
-        which probability each was chosen.
+        which probability each was chosen. A log in files that has more steps than a block (`LogFiles`) is not read
+        into memory: the search looks at its first block, and all that is then counted and climbed is passed over block
+        by block.
+    engine : optional
+        Who passes over the blocks of a log in files: None for this process, "processes" or a number of them, "dask"
+        for a cluster of this machine, or a client of Dask. Does not change the result.
     states : int, optional
         Fixes the number of states, of the spectral model and of the search.
     max_states : int, optional
@@ -243,21 +253,41 @@ def learn_pomdp(
     )
     budget = Budget(options.time_limit)
     generator, seed = resolve_rng(rng)
-    plain = checked_log(log)
+    plain, stream = _opened(log, engine)
     log = plain.with_reward_symbols()
     _refuse_a_single_state(log, options)
     refuse_deterministic_policy(log)
-    spectral, refusal = _spectral(log, options, budget, generator)
+    spectral, refusal = _spectral(log, options, budget, generator, stream)
     with budget.active():
         notes = log.diagnostics + examine(log)
     if options.refine is None:
         if budget.interrupted:
             raise KeyboardInterrupt  # there is no other answer than the one that was interrupted
-        result = _plain(spectral, refusal, log, options)
+        result = _plain(spectral, refusal, log, options, stream)
     else:
-        hypotheses = _hypotheses(plain, log, spectral, options)
+        hypotheses = _hypotheses(plain, log, spectral, options, stream)
         result = budget.insist(lambda: _refined(hypotheses, spectral, refusal, options, budget, generator))
     return replace(result, seed=seed, diagnostics=notes + result.diagnostics)
+
+
+Source = str | os.PathLike[str] | Sequence[Any] | LogFiles
+"""A log in files."""
+
+
+def _opened(log: Trajectory | Source, engine: Any) -> tuple[Trajectory, StreamedLog | None]:
+    """A log in memory; of a long one in files the first block, and the door to the rest."""
+    if isinstance(log, Trajectory):
+        if engine is not None:
+            raise UsageError(
+                "an engine passes over a log in files; this one is in memory. Give its path, or no engine"
+            )
+        return log, None
+    if not isinstance(log, str | os.PathLike | list | tuple | LogFiles):
+        return checked_log(log), None
+    files = log if isinstance(log, LogFiles) else LogFiles(log)
+    stream = StreamedLog(files, engine_of(engine))
+    sample = stream.sample
+    return sample, None if len(sample) == stream.steps else stream
 
 
 def _refuse_a_single_state(log: Trajectory, options: LearnOptions) -> None:
@@ -279,7 +309,11 @@ Spectral = Mapping[Emission, SpectralResult]
 
 
 def _spectral(
-    log: Trajectory, options: LearnOptions, budget: Budget, rng: np.random.Generator
+    log: Trajectory,
+    options: LearnOptions,
+    budget: Budget,
+    rng: np.random.Generator,
+    stream: StreamedLog | None,
 ) -> tuple[Spectral, UnlatchError | None]:
     """What they found, and why they did not get that far, if they did not.
 
@@ -293,7 +327,7 @@ def _spectral(
     refusal: UnlatchError | None = ResourceLimitError("there was no time left for them; allow more")
     with share.ending():
         try:
-            factors = _factorized(log, options, rng)
+            factors = _factorized(log, options, rng, stream)
             for emission in options.emissions:
                 found[emission] = _recovered(*factors, options, emission, rng)
             refusal = None
@@ -312,10 +346,10 @@ def _enough_for_likelihood(log: Trajectory) -> bool:
 
 
 def _factorized(
-    log: Trajectory, options: LearnOptions, rng: np.random.Generator
+    log: Trajectory, options: LearnOptions, rng: np.random.Generator, stream: StreamedLog | None
 ) -> tuple[SequenceCounts, HankelMatrix, RankFactorization]:
-    return factorize_log(
-        log,
+    return factorize_counted(
+        stream.count if stream is not None else counting(log),
         rank=options.spectral_rank,
         rank_tolerance=options.rank_tolerance,
         max_rank=options.largest_rank,
@@ -324,6 +358,7 @@ def _factorized(
         scaling=options.scaling,
         rotate=options.dense_rotation,
         rng=rng,
+        **({} if stream is None else {"most_windows": FEWER_WINDOWS}),
     )
 
 
@@ -360,14 +395,18 @@ def _recovered(
 
 
 def _plain(
-    found: Spectral, refusal: UnlatchError | None, log: Trajectory, options: LearnOptions
+    found: Spectral,
+    refusal: UnlatchError | None,
+    log: Trajectory,
+    options: LearnOptions,
+    stream: StreamedLog | None,
 ) -> LearnResult:
     """The spectral model as it is, of the emission under which the log is more likely; without one the refusal is the
     answer."""
     models = {}
     for emission, spectral in found.items():
         if spectral.pomdp is not None:
-            models[emission] = _possible(_marked(spectral.pomdp, log), log)
+            models[emission] = _possible(_marked(spectral.pomdp, log), log, stream)
         refusal = refusal or spectral.refusal
     if not models:
         assert refusal is not None
@@ -385,8 +424,8 @@ def _plain(
         spectral=spectral,
         search=None,
         options=options,
-        steps=len(log),
-        episodes=log.n_episodes,
+        steps=len(log) if stream is None else stream.steps,
+        episodes=log.n_episodes if stream is None else stream.whole.episodes,
         diagnostics=spectral.diagnostics + _untried_notes(log) + _left_out_notes(log) + notes,
     )
 
@@ -406,9 +445,11 @@ def _left_out_notes(log: Trajectory) -> Diagnostics:
     )
 
 
-def _possible(pomdp: POMDP, log: Trajectory) -> tuple[POMDP, float, Diagnostics]:
+def _possible(pomdp: POMDP, log: Trajectory, stream: StreamedLog | None) -> tuple[POMDP, float, Diagnostics]:
     """The model, such that its own log is possible, with the likelihood that it gives to it."""
-    height = pomdp.log_likelihood(log)
+    whole = None if stream is None else stream.likelihood(pomdp.emission)
+    hypothesis = Hypothesis(log, pomdp.emission, whole=whole)
+    height = hypothesis.log_likelihood(pomdp)
     if np.isfinite(height):
         return pomdp, height, Diagnostics()
     pomdp = made_possible(pomdp, log, _A_TRACE)
@@ -417,21 +458,26 @@ def _possible(pomdp: POMDP, log: Trajectory) -> tuple[POMDP, float, Diagnostics]
         f"the log was impossible under the spectral model: every probability was mixed with {_A_TRACE:g} of everything",
         weight=_A_TRACE,
     )
-    return pomdp, pomdp.log_likelihood(log), notes
+    return pomdp, hypothesis.log_likelihood(pomdp), notes
 
 
 # --- likelihood ----------------------------------------------------------------------------------------
 
 
 def _hypotheses(
-    plain: Trajectory, log: Trajectory, spectral: Spectral, options: LearnOptions
+    plain: Trajectory,
+    log: Trajectory,
+    spectral: Spectral,
+    options: LearnOptions,
+    stream: StreamedLog | None,
 ) -> list[Hypothesis]:
     """How the log may have come about. ``log`` has pairs of observation and reward for symbols, ``plain`` has not."""
     found = []
     for emission in options.emissions:
         known = spectral.get(emission)
         starts = () if known is None or known.pomdp is None else (parameters_of(known.pomdp),)
-        found.append(Hypothesis(log, emission, starts=starts))
+        whole = None if stream is None else stream.likelihood(emission)
+        found.append(Hypothesis(log, emission, starts=starts, whole=whole))
     if log is not plain and "arrival" in options.emissions:
         found.append(Hypothesis(plain, "arrival", rewards_apart=True))
     return found
@@ -450,9 +496,10 @@ def _refined(
         hypotheses, states=options.states, max_states=options.max_states, budget=budget, rng=rng
     )
     pomdp, fit = _examined(found, budget)
-    if "poor_fit" in fit and options.states is None and found.complete:
+    if "poor_fit" in fit and options.states is None and found.complete and hypotheses[0].whole is None:
         found, pomdp, fit = _searched_on(found, pomdp, fit, hypotheses, options, budget, rng)
-    log = found.search.hypothesis.log
+    hypothesis = found.search.hypothesis
+    log = hypothesis.log
     spectral = found_spectral.get(found.pomdp.emission)
     actions, partition = budget.insist(lambda: _observability(pomdp, found, options))
     return LearnResult(
@@ -464,8 +511,8 @@ def _refined(
         spectral=spectral,
         search=found.search,
         options=options,
-        steps=len(log),
-        episodes=log.n_episodes,
+        steps=hypothesis.steps,
+        episodes=hypothesis.episodes,
         complete=found.complete and not budget.interrupted,
         diagnostics=_spectral_notes(spectral, refusal, found)
         + _untried_notes(log)
@@ -484,7 +531,8 @@ def _examined(found: Selection, budget: Budget) -> tuple[POMDP, Diagnostics]:
         "fit_not_examined", "there was no time to examine the fit; call examine_model(pomdp, log) by itself"
     )
     with budget.extended(_FOR_THE_FIT).ending():
-        fit = examine_model(pomdp, log, counts=found.counts)
+        in_memory = found.search.hypothesis.whole is None
+        fit = examine_model(pomdp, log, counts=found.counts if in_memory else None)
     return pomdp, fit
 
 

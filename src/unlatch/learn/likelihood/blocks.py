@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from unlatch.arrays import Floats, Ints
 from unlatch.core.alphabet import sorted_names
 from unlatch.core.checks import frozen
-from unlatch.core.chunks import Chunk, LogPiece, part_of
+from unlatch.core.chunks import Chunk, LogPiece, own_copy, part_of
 from unlatch.core.numbering import SymbolNumbers
 from unlatch.core.pomdp import Emission
 from unlatch.core.reading import Endings
@@ -97,17 +97,9 @@ def scan_block(chunk: Chunk) -> BlockScan:
         action_names=chunk.action_names,
         observation_names=chunk.observation_names,
         first_names=None if chunk.first_observations is None else chunk.first_observation_names,
-        head=_copied(part_of(chunk, 0, min(REACH, len(chunk)))),
-        tail=_copied(part_of(chunk, max(len(chunk) - REACH, 0), len(chunk))),
+        head=own_copy(part_of(chunk, 0, min(REACH, len(chunk)))),
+        tail=own_copy(part_of(chunk, max(len(chunk) - REACH, 0), len(chunk))),
     )
-
-
-def _copied(piece: LogPiece) -> LogPiece:
-    """With arrays of its own: a slice would keep the whole block."""
-    arrays: dict[str, Any] = {
-        name: value.copy() for name, value in vars(piece).items() if isinstance(value, np.ndarray)
-    }
-    return replace(piece, **arrays)
 
 
 def _endings(chunk: Chunk) -> Any:
@@ -155,7 +147,7 @@ class Encoding:
 
     def _shown(self, chunk: Chunk) -> Ints:
         """The observation of every step, with its reward where that is part of the symbol."""
-        shown = _places(chunk.observation_names, self.plain_names)[chunk.observations]
+        shown: Ints = _places(chunk.observation_names, self.plain_names)[chunk.observations]
         if self.rewards is None or chunk.rewards is None:
             return shown
         values, pairs = self.rewards

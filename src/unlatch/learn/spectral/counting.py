@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,10 +12,10 @@ from unlatch.core.alphabet import sorted_names
 from unlatch.core.arguments import checked_log
 from unlatch.core.budget import checkpoint
 from unlatch.core.checks import frozen
-from unlatch.core.chunks import Chunk, pieces_of
+from unlatch.core.chunks import Chunk, LogPiece, own_copy, part_of, pieces_of
 from unlatch.core.numbering import SymbolNumbers
 from unlatch.core.progress import report
-from unlatch.core.trajectory import Trajectory
+from unlatch.core.trajectory import Trajectory, format_reward
 from unlatch.errors import DataError, NotLearnableError, ResourceLimitError, UsageError
 from unlatch.learn.spectral.tallies import Pieces, Tally
 from unlatch.learn.spectral.windows import (
@@ -45,7 +45,9 @@ class SequenceCounts:
 
     ``a + b`` is what one would have counted in both logs, kept apart as episodes: merging is exact,
     associative and independent of order. Symbols are matched by name; a symbol that only one log has is added to the
-    alphabet, which is then sorted.
+    alphabet, which is then sorted. ``paired`` says that symbols are pairs of observation and reward, named
+    ``observation|reward``, since observations do not settle their rewards; where they do not in both logs together,
+    the sum is of pairs.
     """
 
     history_length: int
@@ -57,6 +59,7 @@ class SequenceCounts:
     symbol_rewards: Floats | None = None
     episodes: int = 1
     longest_episode: int = 0
+    paired: bool = False
 
     @property
     def n_actions(self) -> int:
@@ -122,6 +125,9 @@ class SequenceCounts:
         if (self.symbol_rewards is None) != (other.symbol_rewards is None):
             raise DataError("counts cannot be merged: only one of the logs has rewards")
         one, another = _in_one_alphabet(self, other)
+        rewards = one.symbol_rewards
+        if rewards is not None and another.symbol_rewards is not None:
+            rewards = frozen(np.where(one.symbols_seen, rewards, another.symbol_rewards))
         return SequenceCounts(
             history_length=one.history_length,
             test_length=one.test_length,
@@ -131,26 +137,36 @@ class SequenceCounts:
             steps=one.steps + another.steps,
             episodes=one.episodes + another.episodes,
             longest_episode=max(one.longest_episode, another.longest_episode),
-            symbol_rewards=one._merged_rewards(another),
+            symbol_rewards=rewards,
+            paired=one.paired,
         )
 
-    def _merged_rewards(self, other: SequenceCounts) -> Floats | None:
-        if self.symbol_rewards is None or other.symbol_rewards is None:
-            return None
-        seen, seen_there = self._symbols_seen(), other._symbols_seen()
-        differs = seen & seen_there & (self.symbol_rewards != other.symbol_rewards)
-        if differs.any():
-            name = self.observation_names[int(np.flatnonzero(differs)[0])]
-            raise DataError(
-                f"counts cannot be merged: observation {name!r} carries different rewards; where observations do not "
-                "settle their rewards, count all logs in one call"
-            )
-        return frozen(np.where(seen, self.symbol_rewards, other.symbol_rewards))
-
-    def _symbols_seen(self) -> Flags:
+    @property
+    def symbols_seen(self) -> Flags:
+        """Which observation symbols occur."""
         seen = np.zeros(self.n_observations, dtype=bool)
         seen[self.table(1).codes[0] % self.n_observations] = True
         return seen
+
+    @property
+    def settled(self) -> dict[str, float]:
+        """The reward of every observation that occurs, where observations settle their rewards."""
+        if self.symbol_rewards is None or self.paired:
+            return {}
+        return {
+            self.observation_names[i]: float(self.symbol_rewards[i])
+            for i in np.flatnonzero(self.symbols_seen)
+        }
+
+    def with_pairs(self) -> SequenceCounts:
+        """The same counts with pairs of observation and reward for symbols."""
+        if self.symbol_rewards is None or self.paired:
+            return self
+        seen = np.flatnonzero(self.symbols_seen).tolist()
+        names = {i: f"{self.observation_names[i]}|{format_reward(self.symbol_rewards[i])}" for i in seen}
+        renamed = tuple(names.get(i, name) for i, name in enumerate(self.observation_names))
+        kept = tuple(names[i] for i in seen)
+        return replace(self, observation_names=renamed, paired=True).in_alphabets(self.action_names, kept)
 
     def within(self, history_length: int, test_length: int) -> SequenceCounts:
         """The same counts for shorter histories and tests."""
@@ -168,18 +184,20 @@ class SequenceCounts:
     def in_alphabets(
         self, action_names: tuple[str, ...], observation_names: tuple[str, ...]
     ) -> SequenceCounts:
-        """The same counts with other codes: alphabets that hold all names of these, in any order."""
+        """The same counts with other codes: alphabets that hold all names of these that occur, in any order."""
         if (self.action_names, self.observation_names) == (action_names, observation_names):
             return self
+        observed = {name: i for i, name in enumerate(observation_names)}
         actions = np.array([action_names.index(name) for name in self.action_names])
-        shown = {name: i for i, name in enumerate(observation_names)}
-        observations = np.array([shown[name] for name in self.observation_names])
+        observations = np.array(
+            [observed.get(name, 0) for name in self.observation_names]
+        )  # unseen may be left out
         codes = (actions[:, None] * len(observation_names) + observations).reshape(-1)
         base = len(action_names) * len(observation_names)
         rewards = self.symbol_rewards
         if rewards is not None:
             spread = np.zeros(len(observation_names))
-            spread[observations] = rewards
+            spread[observations[self.symbols_seen]] = rewards[self.symbols_seen]
             rewards = frozen(spread)
         return replace(
             self,
@@ -191,14 +209,33 @@ class SequenceCounts:
 
 
 def _in_one_alphabet(one: SequenceCounts, other: SequenceCounts) -> tuple[SequenceCounts, SequenceCounts]:
-    names = [
-        _united(getattr(one, kind), getattr(other, kind)) for kind in ("action_names", "observation_names")
-    ]
-    return one.in_alphabets(*names), other.in_alphabets(*names)
+    conflict = any(other.settled.get(name, reward) != reward for name, reward in one.settled.items())
+    if one.paired or other.paired or conflict:
+        one, other = one.with_pairs(), other.with_pairs()
+    actions = one.action_names
+    if actions != other.action_names:
+        actions = tuple(sorted_names({*actions, *other.action_names}))
+    observations = one.observation_names
+    if observations != other.observation_names:
+        observations = _sorted_pairs(one, other) if one.paired else _sorted(one, other)
+    return one.in_alphabets(actions, observations), other.in_alphabets(actions, observations)
 
 
-def _united(names: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
-    return names if names == others else tuple(sorted_names({*names, *others}))
+def _sorted(one: SequenceCounts, other: SequenceCounts) -> tuple[str, ...]:
+    return tuple(sorted_names({*one.observation_names, *other.observation_names}))
+
+
+def _sorted_pairs(one: SequenceCounts, other: SequenceCounts) -> tuple[str, ...]:
+    """By observation, then by reward."""
+    pairs: dict[str, tuple[str, float]] = {}
+    for counts in (one, other):
+        assert counts.symbol_rewards is not None
+        for name, reward in zip(counts.observation_names, counts.symbol_rewards.tolist(), strict=True):
+            pairs[name] = name.removesuffix(f"|{format_reward(reward)}"), reward
+    rank = {
+        name: i for i, name in enumerate(sorted_names({observation for observation, _ in pairs.values()}))
+    }
+    return tuple(sorted(pairs, key=lambda name: (rank[pairs[name][0]], pairs[name][1])))
 
 
 def merged_counts(parts: Iterable[SequenceCounts]) -> SequenceCounts:
@@ -336,9 +373,14 @@ class WindowCounter:
             if pieces:
                 self._tallies[length - 1].add(steps.symbols, pieces, len(self._symbols), steps.probabilities)
 
-    def waits(self) -> bool:
-        """Whether the windows of some steps wait for what comes next."""
-        return len(self._waiting) > 0
+    def go_on_after(self, chunk: Chunk) -> None:
+        """Take up where another counter has left off: the windows of these steps wait for what comes next."""
+        self._begin(chunk)
+        self._waiting = _Steps(chunk.start, self._symbols.number(chunk), chunk.probabilities)
+
+    def leave(self) -> None:
+        """Let the windows that wait to another counter."""
+        self._waiting = self._waiting.part(len(self._waiting))
 
     def end_episode(self) -> None:
         """What comes next, if anything, belongs to another episode."""
@@ -359,19 +401,20 @@ class WindowCounter:
         """All counts, in the given alphabets or in those that were seen, sorted."""
         self.end_episode()
         if self._longest_episode < self._longest + 1:
-            raise NotLearnableError(
-                f"the longest episode has {self._longest_episode} steps; windows of length {self._longest} need at "
-                f"least {self._longest + 1}. Log more steps or choose shorter histories and tests"
-            )
+            raise _too_short(self._longest_episode, self._longest)
         counts = self._counts(action_names, observation_names)
         self._check_totals(counts)
         return counts
+
+    def so_far(self) -> SequenceCounts:
+        """What has been counted, without the windows that wait for what comes next; tables may be empty."""
+        return self._counts(None, None)
 
     def _counts(
         self, action_names: tuple[str, ...] | None, observation_names: tuple[str, ...] | None
     ) -> SequenceCounts:
         actions = action_names or tuple(sorted_names(self._symbols.action_names))
-        names, rewards, codes = self._symbols.names(
+        names, rewards, paired, codes = self._symbols.names(
             actions, observation_names or tuple(sorted_names(self._symbols.observation_names))
         )
         base = len(actions) * len(names)
@@ -392,6 +435,7 @@ class WindowCounter:
             symbol_rewards=None if rewards is None else frozen(rewards),
             episodes=self.episodes,
             longest_episode=self._longest_episode,
+            paired=paired,
         )
 
     def _with_finite_weights(self, table: WindowTable) -> WindowTable:
@@ -409,6 +453,87 @@ class WindowCounter:
             counted = int(table.counts.sum())
             if counted != expected:
                 raise AssertionError(f"counted {counted} windows of length {table.length}, not {expected}")
+
+
+# --- parts of a log that are counted apart ----------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class CountedPart:
+    """The windows that lie in one part of a log, and the steps at its edges, of which some reach over them.
+
+    Attributes
+    ----------
+    counts : SequenceCounts
+    head : LogPiece
+        The first steps: as many as a window that begins before the part may have in it.
+    tail : LogPiece
+        The last steps of the last episode, whose windows are not complete.
+    sizes : array of int
+        Steps before the first beginning of an episode, and of every episode from there on; the last may go on.
+    """
+
+    counts: SequenceCounts
+    head: LogPiece
+    tail: LogPiece
+    sizes: Ints
+
+
+def count_part(chunk: Chunk, history_length: int, test_length: int) -> CountedPart:
+    """Count the windows inside one part of a log."""
+    counter = WindowCounter(history_length, test_length)
+    for start in range(0, len(chunk), STEPS_AT_ONCE):
+        counter.add(part_of(chunk, start, min(start + STEPS_AT_ONCE, len(chunk))))
+    reach = history_length + test_length - 1
+    last = int(chunk.episode_starts[-1]) if len(chunk.episode_starts) else 0
+    return CountedPart(
+        counts=counter.so_far(),
+        head=own_copy(part_of(chunk, 0, min(reach, len(chunk)))),
+        tail=own_copy(part_of(chunk, max(len(chunk) - reach, last), len(chunk))),
+        sizes=np.diff(np.concatenate([[0], chunk.episode_starts, [len(chunk)]])),
+    )
+
+
+def joined_parts(parts: Iterable[CountedPart], continues: Callable[[int], bool]) -> SequenceCounts:
+    """The counts of a log of which the parts are given in their order; each but the last has steps enough for any
+    window. ``continues(k)`` says whether part k goes on with the episode before."""
+    over: WindowCounter | None = None
+    waiting: LogPiece | None = None
+    episodes: list[Ints] = []
+
+    def own_windows() -> Iterator[SequenceCounts]:
+        nonlocal over, waiting
+        for number, part in enumerate(parts):
+            history_length, test_length = part.counts.history_length, part.counts.test_length
+            over = over or WindowCounter(history_length, test_length)
+            goes_on = number > 0 and continues(number)
+            if waiting is not None:
+                over.go_on_after(waiting)
+                if goes_on:
+                    over.add(part.head, until=part.head.start)
+                    over.leave()
+                else:
+                    over.end_episode()
+            if goes_on:
+                episodes[-1][-1] += part.sizes[0]
+            elif part.sizes[0]:
+                episodes.append(part.sizes[:1].copy())
+            if len(part.sizes) > 1:
+                episodes.append(part.sizes[1:].copy())
+            waiting = part.tail
+            yield part.counts
+
+    total = merged_counts(own_windows())
+    assert over is not None
+    assert waiting is not None
+    over.go_on_after(waiting)
+    over.end_episode()
+    sizes = np.concatenate(episodes)
+    total = total + over.so_far()
+    longest = len(total.tables)
+    if int(sizes.max()) < longest + 1:
+        raise _too_short(int(sizes.max()), longest)
+    return replace(total, steps=int(sizes.sum()), episodes=len(sizes), longest_episode=int(sizes.max()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -452,6 +577,13 @@ def _pieces(begins: Ints, stops: Ints, start: int, until: int | None) -> Pieces:
         begins = np.insert(begins, run + 1, cuts)
         stops = np.insert(ends, run, cuts)
     return Pieces(begins, stops - begins, noise_blocks(begins + start))
+
+
+def _too_short(episode: int, window: int) -> NotLearnableError:
+    return NotLearnableError(
+        f"the longest episode has {episode} steps; windows of length {window} need at least {window + 1}. Log more "
+        "steps or choose shorter histories and tests"
+    )
 
 
 def check_lengths(history_length: int, test_length: int) -> None:

@@ -22,7 +22,7 @@ __all__ = ["is_counts_file", "load_counts", "save_counts"]
 KIND = "unlatch-counts"
 _VERSION = 1
 _WHOLE = ("history_length", "test_length", "steps", "episodes", "longest_episode", "version")
-_FIELDS = {*_WHOLE, "action_names", "observation_names", "weighted", "rewarded"}
+_FIELDS = {*_WHOLE, "action_names", "observation_names", "weighted", "rewarded", "paired"}
 
 
 def save_counts(path: PathLike, counts: SequenceCounts) -> None:
@@ -51,6 +51,7 @@ def save_counts(path: PathLike, counts: SequenceCounts) -> None:
         "observation_names": list(counts.observation_names),
         "weighted": counts.weighted,
         "rewarded": counts.symbol_rewards is not None,
+        "paired": counts.paired,
     }
     arrays: dict[str, NDArray[Any]] = {}
     if counts.symbol_rewards is not None:
@@ -117,6 +118,7 @@ def _counts(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Se
         symbol_rewards=None if rewards is None else frozen(rewards.astype(np.float64)),
         episodes=header["episodes"],
         longest_episode=header["longest_episode"],
+        paired=header["paired"] is True,
     )
 
 
