@@ -18,7 +18,6 @@ import os
 import random
 import resource
 import signal
-import sys
 import tempfile
 import threading
 import time
@@ -81,10 +80,10 @@ def write(given: Any) -> None:
 
 
 def bare_read(files: LogFiles) -> float:
-    """Seconds that pyarrow takes to read the columns and to look at none."""
+    """Seconds of CPU that pyarrow takes to read the columns on one thread and to look at none."""
     import pyarrow.parquet as parquet
 
-    begin = time.perf_counter()
+    begin = time.process_time()
     rows = 0
     for path in files.paths:
         with parquet.ParquetFile(path) as file:
@@ -92,7 +91,7 @@ def bare_read(files: LogFiles) -> float:
                 batch_size=1 << 16, columns=["action", "observation"], use_threads=False
             ):
                 rows += len(batch)
-    return time.perf_counter() - begin
+    return time.process_time() - begin
 
 
 def peak() -> float:
@@ -114,10 +113,22 @@ def counting(given: Any) -> None:
     files = LogFiles(given.folder)
     count_chunks(pieces_of(unlatch.simulate(domains.tmaze(4), 1_000, rng=0), 500), **LENGTHS)  # compiled
     read = bare_read(files)
-    print(f"bare read: {read:.1f} s")
-    begin = time.perf_counter()
-    counts = timed("counting (3, 2)", lambda: count_chunks(files.chunks(), **LENGTHS))
-    print(f"counting ÷ bare read: {(time.perf_counter() - begin) / read:.2f}; {counts}")
+    print(f"bare read: {read:.1f} s of CPU")
+    begin = time.process_time()
+    rows = sum(len(chunk) for chunk in files.chunks())
+    print(
+        f"our reader alone: {time.process_time() - begin:.1f} s of CPU, {rows:,} steps, peak {peak():.0f} MB",
+        flush=True,
+    )
+    for lengths in ({"history_length": 2, "test_length": 1}, LENGTHS):
+        begin = time.process_time()
+        counts = timed(
+            f"counting {tuple(lengths.values())}",
+            lambda lengths=lengths: count_chunks(files.chunks(), **lengths),
+        )
+        print(
+            f"counting ÷ bare read: {(time.process_time() - begin) / read:.2f} of CPU; {counts}", flush=True
+        )
     parts = merged_counts(count_chunks(iterate_log(path), **LENGTHS) for path in files.paths)
     same = all(
         np.array_equal(a.codes, b.codes) and np.array_equal(a.totals, b.totals)
@@ -165,19 +176,22 @@ def truth(stream: StreamedLog) -> Any:
 def spectral(given: Any) -> None:
     result = timed(
         "spectral learning",
-        lambda: unlatch.learn_pomdp(given.folder, refine=None, emission="departure", rng=0),
+        lambda: unlatch.learn_pomdp(given.folder, refine=None, emission="departure", test_length=2, rng=0),
     )
     print(result)
 
 
 def learn(given: Any) -> None:
-    from unlatch import cramer_rao_bounds, match_states
+    """All of it; and how far a climb from the truth would get on the same log."""
+    from unlatch.learn.likelihood.zeros import maximize
 
-    result = timed("learning", lambda: unlatch.learn_pomdp(given.folder, rng=0))
-    print(result, result.evidence)
-    model = domains.tmaze(4)
-    print("steps", result.steps, "log-likelihood", result.log_likelihood)
-    del cramer_rao_bounds, match_states, model
+    result = timed("learning", lambda: unlatch.learn_pomdp(given.folder, emission="departure", rng=0))
+    print(result, result.evidence, result.diagnostics)
+    stream = opened(given)
+    best = timed(
+        "climb from the truth", lambda: maximize(parameters_of(truth(stream)), stream.likelihood("departure"))
+    )
+    print(f"{result.log_likelihood - best.log_likelihood:+.1f} nats of the climb from the truth")
 
 
 def workers(given: Any) -> None:
@@ -205,7 +219,7 @@ def kills(given: Any) -> None:
     def killer() -> None:
         while not stop.is_set() and killed[0] < given.times:
             time.sleep(random.uniform(0.2, 1.0))
-            processes = [worker.process.pid for worker in engine._cluster.workers.values() if worker.process]
+            processes = [worker.process.pid for worker in engine.cluster.workers.values() if worker.process]
             if processes:
                 try:
                     os.kill(random.choice([p for p in processes if p]), signal.SIGKILL)
@@ -229,6 +243,16 @@ def kills(given: Any) -> None:
     engine.close()
 
 
+def part(log: Any, start: int, stop: int) -> Any:
+    return unlatch.Trajectory(
+        log.actions[start:stop],
+        log.observations[start:stop],
+        log.action_names,
+        log.observation_names,
+        log.rewards[start:stop],
+    )
+
+
 def ways(given: Any) -> None:
     log = unlatch.simulate(domains.tmaze(2), 300_000, rng=1)
     found = {}
@@ -244,7 +268,7 @@ def ways(given: Any) -> None:
             ).pomdp.transitions.tobytes()
         (folder / "parts").mkdir()
         for i in range(500):
-            unlatch.write_log(folder / "parts" / f"{i}.csv", log._slice(i * 600, (i + 1) * 600))
+            unlatch.write_log(folder / "parts" / f"{i}.csv", part(log, i * 600, (i + 1) * 600))
         counts = count_chunks(iterate_log(folder / "parts", continued=True), **LENGTHS)
         found["500 files", 0] = [(t.codes.tobytes(), t.counts.tobytes()) for t in counts.tables]
         files = LogFiles(folder / "parts", continued=True)
@@ -257,7 +281,39 @@ def ways(given: Any) -> None:
 
 
 def going_on(given: Any) -> None:
-    sys.exit("see resume")
+    """More steps for a model, with and without a change of the system."""
+    from dataclasses import replace
+
+    from unlatch.learn.resume import joined_logs
+
+    model = domains.tmaze(2)
+    old, new = (
+        unlatch.simulate(model, int(given.steps), rng=1),
+        unlatch.simulate(model, int(given.steps) // 10, rng=2),
+    )
+    first = timed("learning", lambda: unlatch.learn_pomdp(old, rng=0))
+    begin = time.process_time()
+    whole = timed("learning from both", lambda: unlatch.learn_pomdp(joined_logs(old, new), rng=0))
+    scratch = time.process_time() - begin
+    begin = time.process_time()
+    found = timed("going on", lambda: unlatch.resume(first, new))
+    took = time.process_time() - begin
+    print(
+        f"going on ÷ from scratch: {took / scratch:.3f} of CPU; {found.log_likelihood - whole.log_likelihood:+.2f} nats"
+    )
+    learned = [unlatch.learn_pomdp(unlatch.simulate(model, 100_000, rng=10 + i), rng=0) for i in range(2)]
+    alarms = sum(
+        "changed" in unlatch.resume(learned[i % 2], unlatch.simulate(model, 10_000, rng=1000 + i)).diagnostics
+        for i in range(40)
+    )
+    moved = model.transitions.copy()
+    moved[0] = 0.95 * moved[0] + 0.05 / model.n_states
+    other = replace(model, transitions=moved)
+    told = 0
+    for i in range(20):
+        steps = unlatch.simulate(other, 10_000, rng=2000 + i)
+        told += "changed" in unlatch.resume(learned[i % 2], steps, time_limit=20).diagnostics
+    print(f"no change: {alarms} of 40 alarms; a change of 5 % of one action's moves: told in {told} of 20")
 
 
 COMMANDS = {

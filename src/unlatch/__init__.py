@@ -60,6 +60,8 @@ _HOMES = {
     "learn_pomdp": "learn.pipeline",
     "learn_psr": "learn.pipeline",
     "learn_from_counts": "learn.pipeline",
+    "resume": "learn.resume",
+    "LogFiles": "streams.source",
     "LearnResult": "learn.pipeline",
     "LearnOptions": "learn.options",
     "SpectralResult": "learn.spectral.from_hankel",
@@ -181,6 +183,7 @@ if TYPE_CHECKING:
     from unlatch.learn.pipeline import learn_from_counts as learn_from_counts
     from unlatch.learn.pipeline import learn_pomdp as learn_pomdp
     from unlatch.learn.pipeline import learn_psr as learn_psr
+    from unlatch.learn.resume import resume as resume
     from unlatch.learn.spectral.counting import SequenceCounts as SequenceCounts
     from unlatch.learn.spectral.counting import count_sequences as count_sequences
     from unlatch.learn.spectral.counts_file import load_counts as load_counts
@@ -210,6 +213,7 @@ if TYPE_CHECKING:
     from unlatch.show.plots import plot_spectrum as plot_spectrum
     from unlatch.show.plots import plot_states as plot_states
     from unlatch.simulation import simulate as simulate
+    from unlatch.streams.source import LogFiles as LogFiles
 
 
 def __getattr__(name: str) -> Any:

@@ -94,11 +94,10 @@ def test_a_poison_block_is_named(engine):
 
 
 def test_a_lost_scheduler_is_told():
-    engine = DaskEngine.here(1)
-    engine._silence = 3.0
+    engine = DaskEngine.here(1, silence=3.0)
     results = engine.each(slow, [_Named(f"b{i}") for i in range(50)], [(i,) for i in range(50)])
     assert next(results) == 0
-    engine._cluster.close(timeout=10)
+    engine.cluster.close(timeout=10)
     with pytest.raises(EngineError, match="gone"):
         list(results)
 

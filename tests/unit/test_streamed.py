@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from unlatch import Trajectory, count_sequences, domains, learn_pomdp, simulate, write_log
+from unlatch import Trajectory, count_sequences, domains, learn_pomdp, read_log, simulate, write_log
 from unlatch.engines.engine import ThisProcess, engine_of
 from unlatch.engines.processes import Processes
 from unlatch.errors import DataError, EngineError, UsageError
@@ -70,13 +70,14 @@ def test_blocks_that_others_read_are_those_that_this_process_reads(folder, conti
     there = StreamedLog(LogFiles(folder, continued=continued), InPieces())
     assert here.whole.episodes == there.whole.episodes == (1 if continued else 8)
     assert here.whole.pair_counts.tolist() == there.whole.pair_counts.tolist()
-    assert len(here.whole.seams) == len(there.whole.seams) == 7
+    assert len(here.whole.seams) == len(there.whole.seams) == 6
     same_tables(here.count(3, 2), there.count(3, 2))
     model = replace(domains.tmaze(1), symbol_rewards=None)
     actions = [model.action_names.index(name) for name in here.whole.action_names]
     shown = [model.observation_names.index(name) for name in here.whole.observation_names]
     parameters = replace(
         parameters_of(model),
+        initial=np.full(model.n_states, 1 / model.n_states),  # a file may begin anywhere
         transitions=model.transitions[actions],
         observations=model.observations[actions][:, :, shown],
     )
@@ -85,8 +86,8 @@ def test_blocks_that_others_read_are_those_that_this_process_reads(folder, conti
     for a, b in zip(one.blocks, other.blocks, strict=True):
         assert np.array_equal(a, b)
     if continued:
-        log = here.files and next(iter([LOG]))
-        expected = expected_counts(parameters_of(model), encoded_log(log), emission="departure")
+        start = replace(parameters_of(model), initial=parameters.initial)
+        expected = expected_counts(start, encoded_log(LOG), emission="departure")
         assert one.log_likelihood == pytest.approx(expected.log_likelihood, abs=1e-6)
 
 
@@ -109,8 +110,6 @@ def test_a_log_of_one_block_is_learned_as_if_it_were_in_memory(tmp_path, monkeyp
     monkeypatch.setattr(source, "BLOCK", 1 << 20)
     log = simulate(domains.tiger(), 5_000, rng=0)
     write_log(tmp_path / "log.csv", log)
-    from unlatch import read_log
-
     one = learn_pomdp(tmp_path / "log.csv", rng=0)
     other = learn_pomdp(read_log(tmp_path / "log.csv"), rng=0)
     assert np.array_equal(one.pomdp.transitions, other.pomdp.transitions)
@@ -130,8 +129,6 @@ def test_a_long_log_is_learned_block_by_block(tmp_path):
         assert (result.states, result.steps, result.episodes) == (2, 60_000, 1)
         assert np.array_equal(result.pomdp.transitions, found[0].pomdp.transitions)
         assert result.log_likelihood == found[0].log_likelihood
-    from unlatch import read_log
-
     log = read_log(tmp_path / "log.csv")
     assert found[0].pomdp.log_likelihood(log) == pytest.approx(found[0].log_likelihood, abs=1e-6)
     memory = learn_pomdp(log, rng=0)

@@ -14,7 +14,7 @@ from unlatch.errors import StorageError, UsageError
 if TYPE_CHECKING:
     from unlatch.core.trajectory import Trajectory
 
-__all__ = ["iterate_input", "log_options", "open_input", "read_input"]
+__all__ = ["iterate_input", "log_options", "open_input", "read_input", "reader_options"]
 
 _COLUMNS = (
     "action",
@@ -113,7 +113,7 @@ def read_input(ctx: click.Context, path: Path, options: dict[str, Any]) -> Traje
     """Read a log, or standard input for ``-``, taking the reader's options out of ``options``."""
     from unlatch.files.logs.read import read_log
 
-    arguments = _reader_options(ctx, options)
+    arguments = reader_options(ctx, options)
     if str(path) != "-":
         return read_log(path, **arguments)
     if sys.stdin is None:
@@ -125,7 +125,7 @@ def iterate_input(ctx: click.Context, paths: Sequence[Path], options: dict[str, 
     """Read logs chunk by chunk, one after the other, as `read_input` does."""
     from unlatch.files.logs.read import iterate_log
 
-    arguments = _reader_options(ctx, options)
+    arguments = reader_options(ctx, options)
     if "-" not in map(str, paths):
         return iterate_log([str(path) for path in paths], **arguments)
     if len(paths) > 1:
@@ -139,10 +139,11 @@ def open_input(ctx: click.Context, paths: Sequence[Path], options: dict[str, Any
     """Logs that are read as often as needed."""
     from unlatch.streams.source import LogFiles
 
-    return LogFiles([str(path) for path in paths], **_reader_options(ctx, options))
+    return LogFiles([str(path) for path in paths], **reader_options(ctx, options))
 
 
-def _reader_options(ctx: click.Context, options: dict[str, Any]) -> dict[str, Any]:
+def reader_options(ctx: click.Context, options: dict[str, Any]) -> dict[str, Any]:
+    """The options of the reader, taken out of ``options``."""
     for name in _IGNORED:
         source = ctx.get_parameter_source(name)
         if options.pop(f"ignore_{name}"):

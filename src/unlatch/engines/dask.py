@@ -52,14 +52,16 @@ class DaskEngine:
     client : dask.distributed.Client
     silence : float
         Seconds without a scheduler or a worker after which they are given up.
+    cluster : optional
+        What is closed with the engine.
     """
 
     remote = True
 
-    def __init__(self, client: Any, *, silence: float = _SILENCE) -> None:
-        self._client = client
+    def __init__(self, client: Any, *, silence: float = _SILENCE, cluster: Any = None) -> None:
+        self.client = client
+        self.cluster = cluster
         self._silence = silence
-        self._cluster: Any = None
 
     @classmethod
     def reached(cls, address: str | None, *, insecure: bool = False) -> DaskEngine:
@@ -76,7 +78,7 @@ class DaskEngine:
             ) from None
 
     @classmethod
-    def here(cls, workers: int | None = None) -> DaskEngine:
+    def here(cls, workers: int | None = None, *, silence: float = _SILENCE) -> DaskEngine:
         """With a cluster of processes on this machine, which nobody else can reach; closed with the engine."""
         import dask
 
@@ -94,20 +96,13 @@ class DaskEngine:
                 host="127.0.0.1",
                 dashboard_address=None,
             )
-            engine = cls(distributed.Client(cluster, set_as_default=False))
-        engine._cluster = cluster
-        return engine
-
-    @property
-    def client(self) -> Any:
-        """The client of Dask."""
-        return self._client
+            return cls(distributed.Client(cluster, set_as_default=False), silence=silence, cluster=cluster)
 
     def close(self) -> None:
         """Close the client, and the cluster if it was made here."""
-        self._client.close(timeout=5)
-        if self._cluster is not None:
-            self._cluster.close(timeout=10)
+        self.client.close(timeout=5)
+        if self.cluster is not None:
+            self.cluster.close(timeout=10)
 
     def each(
         self, task: Task, blocks: Sequence[Block], arguments: Sequence[tuple[Any, ...]]
@@ -118,7 +113,7 @@ class DaskEngine:
             for done in range(len(blocks)):
                 for number in range(done, min(done + self._most(), len(blocks))):
                     if number not in waiting:
-                        waiting[number] = self._client.submit(
+                        waiting[number] = self.client.submit(
                             run_task,
                             task,
                             blocks[number],
@@ -133,7 +128,7 @@ class DaskEngine:
                 future.release()
 
     def _most(self) -> int:
-        return max(2, _IN_FLIGHT * len(self._client.scheduler_info(n_workers=-1).get("workers", ())))
+        return max(2, _IN_FLIGHT * len(self.client.scheduler_info(n_workers=-1).get("workers", ())))
 
     def _result(self, future: Any, block: Block) -> Any:
         distributed = _library()
@@ -158,10 +153,10 @@ class DaskEngine:
 
     def _alive(self) -> bool:
         """Whether the scheduler answers, and has a worker."""
-        if self._client.status != "running":
+        if self.client.status != "running":
             return False
         try:
-            return len(self._client.scheduler_info(n_workers=-1).get("workers", ())) > 0
+            return len(self.client.scheduler_info(n_workers=-1).get("workers", ())) > 0
         except (OSError, RuntimeError, TimeoutError):
             return False
 

@@ -29,7 +29,7 @@ from unlatch.learn.examine.model import examine_model
 from unlatch.learn.identify.certificate import Certificate, certify_learned
 from unlatch.learn.identify.entries import NOTICEABLE, Undetermined, undetermined_entries
 from unlatch.learn.likelihood.objective import Hypothesis
-from unlatch.learn.likelihood.parameters import parameters_of
+from unlatch.learn.likelihood.parameters import ExpectedCounts, parameters_of
 from unlatch.learn.likelihood.refine import made_possible
 from unlatch.learn.likelihood.search import StateSearch
 from unlatch.learn.likelihood.select_states import Selection, select_states
@@ -91,6 +91,8 @@ class LearnResult:
         Repeats the result; None if the caller passed a generator.
     diagnostics : Diagnostics
         What was noticed, repaired or left open.
+    log : Trajectory or None
+        What it was learned from, for `resume`; None if that is in files. It is not saved with the model.
     """
 
     pomdp: POMDP
@@ -106,6 +108,7 @@ class LearnResult:
     complete: bool = True
     seed: int | None = None
     diagnostics: Diagnostics = field(default_factory=Diagnostics)
+    log: Trajectory | None = field(default=None, repr=False)
 
     @property
     def states(self) -> int:
@@ -267,7 +270,8 @@ def learn_pomdp(
     else:
         hypotheses = _hypotheses(plain, log, spectral, options, stream)
         result = budget.insist(lambda: _refined(hypotheses, spectral, refusal, options, budget, generator))
-    return replace(result, seed=seed, diagnostics=notes + result.diagnostics)
+    kept = plain if stream is None else None
+    return replace(result, seed=seed, diagnostics=notes + result.diagnostics, log=kept)
 
 
 Source = str | os.PathLike[str] | Sequence[Any] | LogFiles
@@ -406,7 +410,7 @@ def _plain(
     models = {}
     for emission, spectral in found.items():
         if spectral.pomdp is not None:
-            models[emission] = _possible(_marked(spectral.pomdp, log), log, stream)
+            models[emission] = _possible(marked(spectral.pomdp, log), log, stream)
         refusal = refusal or spectral.refusal
     if not models:
         assert refusal is not None
@@ -501,7 +505,7 @@ def _refined(
     hypothesis = found.search.hypothesis
     log = hypothesis.log
     spectral = found_spectral.get(found.pomdp.emission)
-    actions, partition = budget.insist(lambda: _observability(pomdp, found, options))
+    actions, partition = budget.insist(lambda: observability(pomdp, found.counts, options))
     return LearnResult(
         pomdp=pomdp,
         partition=partition,
@@ -526,7 +530,7 @@ def _refined(
 def _examined(found: Selection, budget: Budget) -> tuple[POMDP, Diagnostics]:
     """The model with what the log never tried marked, and what does not fit."""
     log = found.search.hypothesis.log
-    pomdp = _marked(found.pomdp, log)
+    pomdp = marked(found.pomdp, log)
     fit = Diagnostics().noting(
         "fit_not_examined", "there was no time to examine the fit; call examine_model(pomdp, log) by itself"
     )
@@ -580,11 +584,11 @@ def _neither_notes(found: Selection, fit: Diagnostics) -> Diagnostics:
     )
 
 
-def _observability(
-    pomdp: POMDP, found: Selection, options: LearnOptions
+def observability(
+    pomdp: POMDP, counts: ExpectedCounts, options: LearnOptions
 ) -> tuple[tuple[int, ...], Partition]:
     """The actions of full rank, and the cells of states under them."""
-    left, shown = found.counts.transitions.sum(axis=2), found.counts.observations.sum(axis=2)
+    left, shown = counts.transitions.sum(axis=2), counts.observations.sum(axis=2)
     actions = full_rank_actions(pomdp, left, min_singular_value=options.min_singular_value)
     return actions, cells_of(pomdp, actions, shown, tolerance=options.observation_tolerance)
 
@@ -618,7 +622,7 @@ def _spectral_notes(
     )
 
 
-def _marked(pomdp: POMDP, log: Trajectory) -> POMDP:
+def marked(pomdp: POMDP, log: Trajectory) -> POMDP:
     """The model with the actions marked that the log never tried; nothing is known about them, so rows are uniform."""
     untried = [pomdp.action_names.index(name) for name in log.untried_actions]
     if not untried:

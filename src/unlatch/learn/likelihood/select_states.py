@@ -36,7 +36,7 @@ from unlatch.learn.likelihood.zeros import NO_DIFFERENCE, maximize, simplest, wi
 from unlatch.learn.significance import USED
 from unlatch.learn.state_order import canonical_order
 
-__all__ = ["Selection", "select_states"]
+__all__ = ["Selection", "returned_model", "select_states"]
 
 _FIRST_SAMPLE = 300_000
 """Steps on which zeros are judged, unless the search needed more; a longer log then only sharpens the numbers."""
@@ -129,7 +129,7 @@ def select_states(
         )
         finished = True
     hypothesis = first.hypothesis
-    pomdp, counts, log_likelihood, notes = budget.insist(lambda: _returned(best, hypothesis))
+    pomdp, counts, log_likelihood, notes = budget.insist(lambda: returned_model(best, hypothesis))
     evidence = replace(
         _evidence(rivals, contenders, fixed=states is not None),
         predictive_states=predictive,
@@ -374,7 +374,7 @@ def _behind(other: _Contender, first: _Contender) -> float:
 # --- the model that is returned ------------------------------------------------------------------------
 
 
-def _returned(best: Ascent, hypothesis: Hypothesis) -> tuple[POMDP, ExpectedCounts, float, Diagnostics]:
+def returned_model(best: Ascent, hypothesis: Hypothesis) -> tuple[POMDP, ExpectedCounts, float, Diagnostics]:
     """The model with states in canonical order, its counts, and the likelihood that it gives to the log."""
     log, emission = hypothesis.log, hypothesis.emission
     parameters, weak = with_established_zeros(best)

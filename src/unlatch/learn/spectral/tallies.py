@@ -14,13 +14,13 @@ __all__ = ["Pieces", "Tally"]
 _FEW = 1 << 10
 """Rows that a table has room for at first."""
 
-_DIRECT_BITS = 16
+DIRECT_BITS = 16
 """Bits of a key up to which there is a row for every key: four megabytes."""
 
-_MANY = 1 << 15
+MANY = 1 << 15
 """Windows beyond which sorting is faster than looking up: their counts no longer fit the fast caches."""
 
-_SORTED_AT_ONCE = 1 << 22
+SORTED_AT_ONCE = 1 << 22
 """Keys that are gathered before they are sorted: thirty megabytes."""
 
 
@@ -56,9 +56,9 @@ class Tally:
         self._make_room(kinds)
         if self._weighted:
             self._by_look_up().add(symbols, pieces, probabilities)
-        elif self._bits * self._length <= _DIRECT_BITS:
+        elif self._bits * self._length <= DIRECT_BITS:
             self._count_directly(symbols, pieces)
-        elif self._looked_up is None or len(self._looked_up) < _MANY or not self._looked_up.one_word:
+        elif self._looked_up is None or len(self._looked_up) < MANY or not self._looked_up.one_word:
             self._by_look_up().add(symbols, pieces, None)
         else:
             self._gather(symbols, pieces)
@@ -81,7 +81,7 @@ class Tally:
         keys = np.empty(int(pieces.sizes.sum()), dtype=np.int64)
         fill_keys(symbols, *pieces, 0, self._length, 1 << self._bits, BLOCK_BITS, keys)
         self._gathered.append(keys)
-        if sum(map(len, self._gathered)) >= _SORTED_AT_ONCE:
+        if sum(map(len, self._gathered)) >= SORTED_AT_ONCE:
             self._sort()
 
     def _sort(self) -> None:
