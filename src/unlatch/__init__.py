@@ -79,8 +79,8 @@ _HOMES = {
     "ExpectedCounts": "learn.likelihood.parameters",
     # learning: the stages of the spectral way, in their order
     "count_sequences": "learn.spectral.counting",
-    "save_counts": "learn.spectral.counts_file",
-    "load_counts": "learn.spectral.counts_file",
+    "save_counts": "streams.counts_file",
+    "load_counts": "streams.counts_file",
     "SequenceCounts": "learn.spectral.counting",
     "WindowTable": "learn.spectral.windows",
     "estimate_hankel": "learn.spectral.hankel",
@@ -186,8 +186,6 @@ if TYPE_CHECKING:
     from unlatch.learn.resume import resume as resume
     from unlatch.learn.spectral.counting import SequenceCounts as SequenceCounts
     from unlatch.learn.spectral.counting import count_sequences as count_sequences
-    from unlatch.learn.spectral.counts_file import load_counts as load_counts
-    from unlatch.learn.spectral.counts_file import save_counts as save_counts
     from unlatch.learn.spectral.exact_hankel import exact_hankel as exact_hankel
     from unlatch.learn.spectral.factorize import RankFactorization as RankFactorization
     from unlatch.learn.spectral.factorize import factorize as factorize
@@ -213,6 +211,8 @@ if TYPE_CHECKING:
     from unlatch.show.plots import plot_spectrum as plot_spectrum
     from unlatch.show.plots import plot_states as plot_states
     from unlatch.simulation import simulate as simulate
+    from unlatch.streams.counts_file import load_counts as load_counts
+    from unlatch.streams.counts_file import save_counts as save_counts
     from unlatch.streams.source import LogFiles as LogFiles
 
 

@@ -13,7 +13,7 @@ import pytest
 from unlatch import count_sequences, domains, learn_from_counts, load_counts, save_counts, simulate
 from unlatch.errors import DataError, NotLearnableError, UsageError
 from unlatch.files.arrays import read_arrays, write_arrays
-from unlatch.learn.spectral.counts_file import KIND, is_counts_file
+from unlatch.streams.counts_file import KIND, is_counts_file
 
 LOG = simulate(domains.tiger(), 3_000, episodes=2, rng=0)
 

@@ -66,12 +66,13 @@ def test_an_unchanged_system_is_not_called_changed():
 
 def test_new_symbols_are_told(learned):
     new = simulate(TIGER, 2_000, rng=4)
+    rings = np.arange(2_000) % 50 == 0
     more = Trajectory(
         new.actions,
-        np.where(np.arange(2_000) % 50 == 0, len(new.observation_names), new.observations),
+        np.where(rings, len(new.observation_names), new.observations),
         new.action_names,
         (*new.observation_names, "alarm"),
-        new.rewards,
+        np.where(rings, 0.0, new.rewards),
     )
     found = resume(learned, more, rng=0)
     assert found.diagnostics["new_symbols"].details["names"] == ["alarm"]

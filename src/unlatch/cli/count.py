@@ -38,8 +38,8 @@ def count(
     """
     from unlatch.files.atomic import check_target
     from unlatch.learn.spectral.counting import count_chunks
-    from unlatch.learn.spectral.counts_file import save_counts
     from unlatch.show.screen import screen
+    from unlatch.streams.counts_file import save_counts
 
     check_target(output, not_over=[log for log in logs if str(log) != "-"])
     with progress():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -142,8 +142,12 @@ def learn(
         return
     trajectory = None
     with progress():
+        if chosen["engine"] == "process" and chosen["scheduler"]:
+            raise UsageError("--scheduler is one of Dask: give --engine dask with it")
         if chosen["model"] is not None:
-            result = _gone_on(ctx, logs, chosen, seed, options)
+            old = chosen["old_log"] or _recorded_files(chosen["model"])
+            result = _gone_on(ctx, logs, old, chosen["model"], seed, options)
+            files = [*old, *files]
         elif len(files) == len(logs) and _are_many(files, chosen):
             result = _from_files(ctx, logs, chosen, seed, options)
         else:
@@ -198,7 +202,8 @@ def _from_files(
 def _gone_on(
     ctx: click.Context,
     logs: tuple[Path, ...],
-    chosen: dict[str, Any],
+    old: Sequence[Path],
+    model: Path,
     seed: int | None,
     options: dict[str, Any],
 ) -> LearnResult:
@@ -207,7 +212,6 @@ def _gone_on(
     from unlatch.files.models import load_model
     from unlatch.learn.resume import resume
 
-    saved = load_model(chosen["model"])
     arguments = reader_options(ctx, options)
     given = _given(ctx, options)
     unknown = sorted(set(given) - {"time_limit"})
@@ -215,29 +219,26 @@ def _gone_on(
         raise UsageError(
             f"--{unknown[0].replace('_', '-')} cannot be set with --continue: the model has settled it"
         )
-    old = [str(path) for path in chosen["old_log"]] or _recorded_files(saved.provenance, chosen["model"])
-    return resume(
-        saved,
-        read_log([str(path) for path in logs], **arguments),
-        old_log=read_log(old, **arguments),
-        rng=seed,
-        **given,
-    )
+    new_log = read_log([str(path) for path in logs], **arguments)
+    old_log = read_log([str(path) for path in old], **arguments)
+    return resume(load_model(model), new_log, old_log=old_log, rng=seed, **given)
 
 
-def _recorded_files(provenance: Mapping[str, Any], model: Path) -> list[str]:
+def _recorded_files(model: Path) -> list[Path]:
     """The files that a model was learned from, if they are still what they were."""
-    recorded = provenance.get("log_files")
-    if not isinstance(recorded, list) or not recorded:
+    from unlatch.files.models import load_model
+
+    recorded = load_model(model).provenance.get("log_files")
+    if not isinstance(recorded, list | tuple) or not recorded:
         raise UsageError(f"{model} does not say which log it was learned from; give it with --old-log")
     found = []
     for entry in recorded:
-        path = model.resolve().parent / str(entry.get("path")) if isinstance(entry, dict) else Path()
+        path = model.resolve().parent / str(entry.get("path")) if isinstance(entry, Mapping) else Path()
         if not path.exists() or _size(path) != entry.get("bytes"):
             raise UsageError(
                 f"{path}, which {model} was learned from, is gone or has changed; give the old log with --old-log"
             )
-        found.append(str(path))
+        found.append(path)
     return found
 
 
@@ -246,7 +247,7 @@ def _size(path: Path) -> int:
 
 
 def _are_counts(files: list[Path]) -> bool:
-    from unlatch.learn.spectral.counts_file import is_counts_file
+    from unlatch.streams.counts_file import is_counts_file
 
     named = [path for path in files if path.suffix == ".npz" and path.is_file()]
     return bool(named) and len(named) == len(files) and all(is_counts_file(path) for path in named)
@@ -258,8 +259,8 @@ def _learn_from_counts(
     from unlatch.files.models import SavedModel, save_model
     from unlatch.learn.pipeline import learn_from_counts
     from unlatch.learn.spectral.counting import merged_counts
-    from unlatch.learn.spectral.counts_file import load_counts
     from unlatch.show.screen import screen
+    from unlatch.streams.counts_file import load_counts
 
     reader_options(ctx, options)
     given = _given(ctx, options)

@@ -22,8 +22,8 @@ def merge(counts: tuple[Path, ...], output: Path) -> None:
     """
     from unlatch.files.atomic import check_target
     from unlatch.learn.spectral.counting import merged_counts
-    from unlatch.learn.spectral.counts_file import load_counts, save_counts
     from unlatch.show.screen import screen
+    from unlatch.streams.counts_file import load_counts, save_counts
 
     check_target(output, not_over=counts)
     found = merged_counts(load_counts(path) for path in counts)

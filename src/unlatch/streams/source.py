@@ -17,7 +17,7 @@ from unlatch.files.logs.chunks import LogChunk
 from unlatch.files.logs.read import iterate_log
 from unlatch.files.logs.sources import parts_of
 
-__all__ = ["BLOCK", "Edges", "FileBlock", "HeldBlock", "LogFiles", "known_beginnings"]
+__all__ = ["BLOCK", "Edges", "FileBlock", "HeldBlock", "LogFiles", "file_blocks", "known_beginnings"]
 
 BLOCK = 1 << 20
 """Steps of a block: a few megabytes, and as many as most writers of Parquet put into a row group."""
@@ -128,7 +128,7 @@ class HeldBlock:
 
 
 class LogFiles:
-    """A log in files, read as often as needed and never whole.
+    """A log in files, read as often as needed and never whole: what `learn_pomdp` takes for a log with options.
 
     Parameters
     ----------
@@ -136,6 +136,16 @@ class LogFiles:
         As for `read_log`; anything that can be read again.
     options
         As for `read_log`.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from unlatch import LogFiles, domains, learn_pomdp, simulate, write_log
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for night in range(3):
+    ...         write_log(pathlib.Path(folder) / f"{night}.csv", simulate(domains.tiger(), 2_000, rng=night))
+    ...     learn_pomdp(LogFiles(folder, strict=True), rng=0).episodes
+    3
     """
 
     def __init__(self, source: Any, **options: Any) -> None:
@@ -149,8 +159,11 @@ class LogFiles:
         self.paths = [checked_path(path) for path in self.paths]
         self.options = options
 
-    def chunks(self) -> Iterator[LogChunk]:
-        """The log from its beginning, in chunks of `BLOCK` steps; a short last one goes with the one before."""
+    def __repr__(self) -> str:
+        return f"LogFiles({len(self.paths)} files, first {self.paths[0]!r})"
+
+    def chunks(self) -> Iterator[Any]:
+        """The log from its beginning, in chunks of a block each; a short last one goes with the one before."""
         return _without_a_crumb(iterate_log(self.paths, chunk=BLOCK, **self.options))
 
     @property
@@ -163,37 +176,38 @@ class LogFiles:
             and all(path.lower().endswith(_PARQUET) for path in self.paths)
         )
 
-    def blocks(self) -> list[FileBlock]:
-        """The blocks of `chunks`, each to be read by itself; whether they go on with the episode before is not known
-        yet."""
-        arrow_library("Parquet")
-        import pyarrow.parquet as parquet
 
-        if not self.splits:
-            raise UsageError(
-                "only Parquet files, their rows in order, are read in parts by others than this process; write the "
-                "log as Parquet, or leave the engine out"
-            )
-        sizes = []
-        for path in self.paths:
-            try:
-                sizes.append(parquet.read_metadata(path).num_rows)
-            except (OSError, ValueError) as error:
-                raise DataError(f"{path}: cannot be read as Parquet ({error})") from None
-        total = sum(sizes)
-        cuts = list(range(0, total, BLOCK))
-        if len(cuts) > 1 and total - cuts[-1] < _LEAST:
-            cuts.pop()
-        begins = np.concatenate([[0], np.cumsum(sizes)])
-        found = []
-        for start, stop in zip(cuts, [*cuts[1:], total], strict=True):
-            parts = []
-            for path, begin, end in zip(self.paths, begins[:-1].tolist(), begins[1:].tolist(), strict=True):
-                first, last = max(start, begin), min(stop, end)
-                if first < last:
-                    parts.append((path, first - begin, last - first))
-            found.append(FileBlock(start, tuple(parts), dict(self.options)))
-        return found
+def file_blocks(files: LogFiles) -> list[FileBlock]:
+    """The blocks of a log in Parquet files, each to be read by itself; whether they go on with the episode before is
+    not known yet."""
+    arrow_library("Parquet")
+    import pyarrow.parquet as parquet
+
+    if not files.splits:
+        raise UsageError(
+            "only Parquet files, their rows in order, are read in parts by others than this process; write the log as "
+            "Parquet, or leave the engine out"
+        )
+    sizes = []
+    for path in files.paths:
+        try:
+            sizes.append(parquet.read_metadata(path).num_rows)
+        except (OSError, ValueError) as error:
+            raise DataError(f"{path}: cannot be read as Parquet ({error})") from None
+    total = sum(sizes)
+    cuts = list(range(0, total, BLOCK))
+    if len(cuts) > 1 and total - cuts[-1] < _LEAST:
+        cuts.pop()
+    begins = np.concatenate([[0], np.cumsum(sizes)]).tolist()
+    found = []
+    for start, stop in zip(cuts, [*cuts[1:], total], strict=True):
+        parts = []
+        for path, begin, end in zip(files.paths, begins[:-1], begins[1:], strict=True):
+            first, last = max(start, begin), min(stop, end)
+            if first < last:
+                parts.append((path, first - begin, last - first))
+        found.append(FileBlock(start, tuple(parts), dict(files.options)))
+    return found
 
 
 def _without_a_crumb(chunks: Iterator[LogChunk]) -> Iterator[Any]:

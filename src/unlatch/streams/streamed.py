@@ -31,7 +31,7 @@ from unlatch.learn.spectral.counting import (
     count_part,
     joined_parts,
 )
-from unlatch.streams.source import Edges, FileBlock, HeldBlock, LogFiles, known_beginnings
+from unlatch.streams.source import Edges, FileBlock, HeldBlock, LogFiles, file_blocks, known_beginnings
 
 __all__ = ["StreamedLikelihood", "StreamedLog"]
 
@@ -47,7 +47,7 @@ class StreamedLog:
     def whole(self) -> BlockedLog:
         """What one look at every block tells."""
         if self.engine.remote:
-            self._blocks = self.files.blocks()
+            self._blocks = file_blocks(self.files)
         found = list(self._each(_scanned, lambda _: (), "reading"))
         if not found:
             raise NotLearnableError("the log has no steps; there is nothing to learn from")
