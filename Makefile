@@ -53,6 +53,7 @@ benchmarks: $(VENV)/installed-test
 	$(BIN)/python benchmarks/planning.py
 	$(BIN)/python benchmarks/learned_planning.py
 	$(BIN)/python benchmarks/em.py
+	$(BIN)/python benchmarks/report.py
 
 # Hours; goes on where it stopped. Results are in docs/efficiency.md.
 efficiency: $(VENV)/installed-test

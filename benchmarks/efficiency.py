@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 
 import efficiency_units
-import pomdp_files
+import systems_units
 import unlatch
 from study_runs import Rows, add_options, digest, finished_rows, median, number
 from unlatch.compare.bounds import ErrorBound, cramer_rao_bound
@@ -136,7 +136,7 @@ def _own(group: str, arguments: argparse.Namespace) -> list[dict[str, Any]]:
         units = efficiency_units.seeds_units(arguments.models, arguments.steps)
         if arguments.models is None:
             print("seeds: without --models no classic files", file=sys.stderr)
-        settings = {"code": code_digest(), "benchmark": digest(efficiency_units, pomdp_files)}
+        settings = {"code": code_digest(), "benchmark": digest(efficiency_units, systems_units)}
         study = Study(group, tuple(units), settings=settings)
         chosen = [unit for unit in units if unit.parameters["seed"] < (arguments.at_most or len(units))]
     else:

@@ -96,9 +96,9 @@ def seeds(parameters: dict[str, Any], _: np.random.SeedSequence) -> Finding:
 def _truth(parameters: dict[str, Any], rng: np.random.Generator) -> POMDP:
     name = parameters["system"]
     if name.startswith(FILE):
-        from pomdp_files import read_pomdp_file
+        from systems_units import file_model
 
-        return read_pomdp_file(Path(parameters["folder"]) / f"{name.removeprefix(FILE)}.POMDP")
+        return file_model(Path(parameters["folder"]) / f"{name.removeprefix(FILE)}.POMDP")
     if name == ROOM:
         return domains.random_room(4, 5, rng=rng)
     from unlatch.study.random_models import system

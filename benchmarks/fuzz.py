@@ -1,6 +1,7 @@
 """Mutated logs and models: every file is read, or refused with a declared error, and nothing else happens.
 
     python benchmarks/fuzz.py                    100,000 files, half of them CSV, half JSON
+    python benchmarks/fuzz.py --tables           as many logs as Parquet, Feather, NPZ, NPY, and compressed text
     python benchmarks/fuzz.py --bits             all single-bit flips of three saved models
     python benchmarks/fuzz.py --only 4711        one of the files again, with its traceback
 
@@ -47,6 +48,8 @@ from unlatch.files import strict_json
 
 SLOW = 2.0
 LARGE = 512.0
+ADDRESSES = 8 << 30
+"""Bytes that a process may ask for while it reads tables; most of what it asks for it never touches."""
 
 TOKENS = (
     b"", b"\0", b'"', b'""', b"'", b",", b";", b"\t", b"\n", b"\r", b"\r\n", b"\n\n",
@@ -120,6 +123,53 @@ def log_bases(folder: Path) -> list[tuple[bytes, dict[str, Any]]]:
         (written.decode().encode("utf-16"), {"encoding": "utf-16"}),
         (b"left,wall\nright,door\n" * 20, {"header": False}),
     ]
+
+
+def table_bases(folder: Path) -> list[tuple[str, bytes]]:
+    """Logs as tables of every other kind: those that we write, and those of others."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.feather
+    import pyarrow.parquet as pq
+
+    tiger = simulate(domains.tiger(), 60, episodes=3, rng=0)
+    lake = simulate(domains.frozen_lake(), 20, total=60, rng=0)
+    bases = [
+        (ending, _bytes_of(folder / f"base{ending}", lambda path, log=log: write_log(path, log)))
+        for ending in (".parquet", ".npz", ".csv.gz")
+        for log in (tiger, lake)
+    ]
+    text = _bytes_of(folder / "base.csv", lambda path: write_log(path, lake))
+    bases.append((".csv.zst", pa.compress(text, "zstd", asbytes=True)))
+    columns = {
+        "action": [f"a{i % 3}" for i in range(60)],
+        "observation": [i % 5 for i in range(60)],
+        "reward": [i / 4 for i in range(60)],
+        "episode": [i // 20 for i in range(60)],
+        "terminated": [i % 20 == 19 for i in range(60)],
+    }
+    table = pa.table(columns)
+    for compression in ("uncompressed", "lz4", "zstd"):
+        write = partial(pyarrow.feather.write_feather, table, compression=compression)
+        bases.append((".feather", _bytes_of(folder / "base.feather", write)))
+    for options in ({}, {"compression": "none", "use_dictionary": False}, {"data_page_version": "2.0"}):
+        bases.append(
+            (".parquet", _bytes_of(folder / "base.parquet", partial(_write_table, pq, table, options)))
+        )
+    rows = np.zeros(60, dtype=[("action", "U3"), ("observation", "<i4"), ("reward", "<f8")])
+    rows["action"], rows["observation"] = columns["action"], columns["observation"]
+    for array in (
+        rows,
+        np.asfortranarray(np.arange(180).reshape(60, 3) % 7),
+        np.arange(180).reshape(60, 3) % 7.0,
+    ):
+        bases.append((".npy", _bytes_of(folder / "base.npy", lambda path, array=array: np.save(path, array))))
+    bases.append((".npz", _bytes_of(folder / "base.npz", lambda path: np.savez(path, **columns))))
+    return bases
+
+
+def _write_table(pq: Any, table: Any, options: dict[str, Any], path: Path) -> None:
+    pq.write_table(table, path, **options)
 
 
 def _bytes_of(path: Path, write: Callable[[Path], None]) -> bytes:
@@ -226,13 +276,14 @@ def read_options(usual: dict[str, Any], rng: random.Random) -> dict[str, Any]:
 
 
 def try_log(path: Path, options: dict[str, Any]) -> str:
+    kind = path.name.partition(".")[2]
     try:
         log = read_log(path, **options)
     except UnlatchError as error:
-        return f"csv: {type(error).__name__}"
+        return f"{kind}: {type(error).__name__}"
     if len(log) == 0 or log.actions.min() < 0 or log.actions.max() >= len(log.action_names):
         raise AssertionError(f"a log of no form: {log}")
-    return "csv: read"
+    return f"{kind}: read"
 
 
 def try_model(path: Path) -> str:
@@ -271,11 +322,28 @@ def run(files: int, seed: int, folder: Path, keep: Path, only: int | None) -> Re
             base = rng.choice(models)
             data = edited(base, rng) if rng.random() < 0.5 else mutated(base, rng, models)
             name, attempt = f"{number}.json", try_model
-        _add(report, folder / name, data, attempt, keep)
+        add_file(report, folder / name, data, attempt, keep)
     return report
 
 
-def _add(report: Report, path: Path, data: bytes, attempt: Callable[[Path], str], keep: Path) -> None:
+def run_tables(files: int, seed: int, folder: Path, keep: Path, only: int | None) -> Report:
+    """The same for logs that are not text. What a file declares may be huge: no process gets that much."""
+    resource.setrlimit(resource.RLIMIT_AS, (ADDRESSES, ADDRESSES))
+    bases = table_bases(folder)
+    for number, (ending, data) in enumerate(bases):
+        path = folder / f"base-{number}{ending}"
+        path.write_bytes(data)
+        read_log(path)
+    report = Report()
+    for number in range(files) if only is None else (only,):
+        rng = random.Random(f"tables:{seed}:{number}")
+        ending, base = rng.choice(bases)
+        data = mutated(base, rng, [other for kind, other in bases if kind == ending])
+        add_file(report, folder / f"{number}{ending}", data, partial(try_log, options={}), keep)
+    return report
+
+
+def add_file(report: Report, path: Path, data: bytes, attempt: Callable[[Path], str], keep: Path) -> None:
     """Write a file, read it, and note what came of it."""
     path.write_bytes(data)
     begun = time.perf_counter()
@@ -328,6 +396,7 @@ def main() -> int:
     parser.add_argument("--files", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", type=int, help="the number of one file")
+    parser.add_argument("--tables", action="store_true", help="logs that are not text")
     parser.add_argument("--bits", action="store_true", help="flip bits instead")
     parser.add_argument("--stride", type=int, default=1, help="flip every so many bits")
     parser.add_argument("--keep", type=Path, default=Path("out/fuzz"), help="where files with faults go")
@@ -339,6 +408,8 @@ def main() -> int:
         begun = time.perf_counter()
         if arguments.bits:
             report = run_bits(folder, arguments.keep, arguments.stride)
+        elif arguments.tables:
+            report = run_tables(arguments.files, arguments.seed, folder, arguments.keep, arguments.only)
         else:
             report = run(arguments.files, arguments.seed, folder, arguments.keep, arguments.only)
         seconds = time.perf_counter() - begun

@@ -79,6 +79,21 @@ def commands(small: bool) -> list[Command]:
             "out.csv",
             is_log,
         ),
+        *(
+            Command(
+                f"simulate{ending}",
+                ["simulate", "tiger", "--steps", steps, "--seed", "1", "-o", f"out{ending}"],
+                f"out{ending}",
+                is_log,
+            )
+            for ending in (".csv.gz", ".parquet", ".npz")
+        ),
+        Command(
+            "record",
+            ["record", "CliffWalking-v1", "--steps", episodes + "00", "--seed", "1", "-o", "out.parquet"],
+            "out.parquet",
+            is_log,
+        ),
         Command("learn", ["learn", "log.csv", "--seed", "1", "-o", "out.json"], "out.json", is_model),
         Command("show", ["show", "model.json", "--picture", "out.png"], "out.png", is_picture),
         Command(

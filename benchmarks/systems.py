@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 
-import pomdp_files
 import systems_units
 from study_runs import Rows, add_options, digest, finished_rows, number
+from unlatch.errors import UnlatchError
 from unlatch.study.jobs.units import Study, Unit
 from unlatch.study.studies import code_digest
 
@@ -86,7 +86,7 @@ def _run(group: str, arguments: argparse.Namespace, parser: argparse.ArgumentPar
     name = f"{group}-long" if group == "classic" and arguments.long else group
     settings = {
         "code": code_digest("held_out.py", "efficiency.py"),
-        "benchmark": digest(systems_units, pomdp_files),
+        "benchmark": digest(systems_units),
     }
     study = Study(name, tuple(units), settings=settings)
     chosen = units[: arguments.at_most]
@@ -125,8 +125,8 @@ def _files(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> Un
 def _can_be_read(path: Path) -> bool:
     """Whether the reader can, which says so if not."""
     try:
-        pomdp_files.read_pomdp_file(path)
-    except (OSError, ValueError) as error:
+        systems_units.file_model(path)
+    except UnlatchError as error:
         print(f"left out: {error}", file=sys.stderr)
         return False
     return True
@@ -166,16 +166,16 @@ def _lakes_report(rows: Rows) -> None:
 def _files_report(rows: Rows) -> None:
     print(
         "| file | states | true | emission | information share | impossible steps | bits at stake | "
-        "nats above the oracle | evidence | CPU s | seconds |"
+        "nats above the oracle | evidence | observation L1 | CPU s | seconds |"
     )
-    print("|---|---|---|---|---|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|---|---|---|---|---|---|")
     for row in rows:
         states, emission = _found(row)
         print(
             f"| {row['file']} | {states} | {row.get('true_states')} | {emission} | {number(row, 'share', '.2%')} | "
             f"{row.get('impossible', '-')} | {number(row, 'information', '.4f')} | "
             f"{number(row, 'log_likelihood_gap', '+.1f')} | {number(row, 'oracle_gap', '+.1f')} | "
-            f"{number(row, 'cpu', '.0f')} | {_seconds(row)} |"
+            f"{number(row, 'observation_l1', '.4f')} | {number(row, 'cpu', '.0f')} | {_seconds(row)} |"
         )
     good = [
         row for row in rows if (row.get("share") or 0) >= ENOUGH_INFORMATION and row.get("impossible") == 0

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import unlatch
-from pomdp_files import read_pomdp_file
 from unlatch import POMDP, ExactPlanner, Trajectory, domains
 from unlatch.compare.bounds import ending_errors
 from unlatch.errors import ResourceLimitError, UnlatchError
@@ -304,11 +303,18 @@ def _seed(rng: np.random.Generator) -> int:
 # --- classic files ---------------------------------------------------------------------------------------
 
 
+def file_model(path: Path) -> POMDP:
+    """The model of a ``.POMDP`` file, without its rewards."""
+    model = unlatch.load_problem(path).model
+    assert isinstance(model, POMDP)
+    return model
+
+
 def classic(parameters: Parameters, seed: np.random.SeedSequence) -> Finding:
     """Share of the truth's information about a held-out log that the learned model has, and how far it is from the
     best that the log allows: nats above the model that is refined from the truth, of what the learner maximizes."""
     rng = np.random.default_rng(seed)
-    truth = read_pomdp_file(Path(parameters["folder"]) / f"{parameters['file']}.POMDP")
+    truth = file_model(Path(parameters["folder"]) / f"{parameters['file']}.POMDP")
     watch = Watch()
     row: Row = {**parameters, "true_states": truth.n_states}
     log = unlatch.simulate(truth, parameters["steps"], rng=rng)
@@ -326,6 +332,8 @@ def classic(parameters: Parameters, seed: np.random.SeedSequence) -> Finding:
         with watch("oracle"):
             oracle = unlatch.refine(truth, log)
             row["log_likelihood_gap"], row["oracle_gap"] = oracle_gaps(result.pomdp, oracle.pomdp, log)
+        if result.pomdp.n_states == truth.n_states and result.pomdp.emission == truth.emission:
+            row["observation_l1"], row["transition_l1"] = matched_errors(result.pomdp, truth)
         row["at_oracle"] = row["oracle_gap"] > -AT_ORACLE
         row["complete"] = result.complete
     return finding([row], watch)

@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -452,3 +453,30 @@ def blurred(model: POMDP, seed: int, weight: float = 0.1) -> POMDP:
         return (1 - weight) * rows + weight * rng.dirichlet(np.ones(rows.shape[-1]), rows.shape[:-1])
 
     return replace(model, transitions=mixed(model.transitions), observations=mixed(model.observations))
+
+
+# --- bounds of a solver ---------------------------------------------------------------------------------
+
+
+def sawtooth(bound: Any, belief: NDArray[np.float64]) -> float:
+    """An upper bound at a belief, of a solver without a horizon: by certainties, by every action, by every point."""
+    corners = bound.corners[0]
+    values = [float(belief @ corners), max(float(row @ belief) for row in bound.informed[0])]
+    for i, value in enumerate(bound.values):
+        own = slice(bound.starts[i], bound.starts[i + 1])
+        states, weights = bound.states[own], bound.weights[own]
+        share = min(belief[s] / w for s, w in zip(states, weights, strict=True))
+        lowered = min(value - float(weights @ corners[states]), 0.0)
+        values.append(float(belief @ corners) + share * lowered)
+    return min(values[1], *values[:1], *values[2:])
+
+
+def informed_bound(
+    updates: NDArray[np.float64], rewards: NDArray[np.float64], discount: float, steps: int
+) -> NDArray[np.float64]:
+    """The fast informed bound after so many sweeps from zero, shape (actions, states)."""
+    worth = np.zeros_like(rewards)
+    for _ in range(steps):
+        later = np.einsum("aest,bt->aesb", updates, worth)
+        worth = rewards + discount * later.max(axis=3).sum(axis=1)
+    return worth

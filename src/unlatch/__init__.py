@@ -11,7 +11,7 @@
 
 The five calls that most work is made of:
 
-    read_log(path)                  a log of actions and observations (and rewards), from CSV
+    read_log(path)                  a log of actions and observations (and rewards), from CSV, Parquet, data frames, ...
     learn_pomdp(log)                how many hidden states, how each action moves them, what each shows
     save_model, load_model          a model, its evidence and how it was made, to and from a file
     POUCT(model, reward)            a planner: action() says what to do, observe() is told what was seen
@@ -43,19 +43,35 @@ _HOMES = {
     "PartitionModel": "core.partition_model",
     "Reward": "core.reward",
     "Problem": "core.problem",
+    "AlphaVectors": "core.alpha_vectors",
+    "with_emission": "core.emission",
+    "paying_model": "core.paying",
     "Evidence": "core.evidence",
     "Diagnostic": "core.diagnostics",
     "Diagnostics": "core.diagnostics",
     # simulation
     "simulate": "simulation",
     # files
+    "save_model": "files.models.doors",
+    "load_model": "files.models.doors",
+    "SavedModel": "files.models.native",
+    "load_problem": "files.models.doors",
+    "save_problem": "files.models.doors",
+    "load_policy": "files.models.policies",
+    "save_policy": "files.models.policies",
+    "load_solution": "solutions",
+    "save_solution": "solutions",
+    # other people's tools
+    "to_gymnasium": "bridges.environment",
+    "to_pomdp_py": "bridges.pomdp_py",
+    "from_arrays": "bridges.arrays",
+    "to_arrays": "bridges.arrays",
     "read_log": "files.logs.read",
     "iterate_log": "files.logs.read",
     "LogChunk": "files.logs.chunks",
     "write_log": "files.logs.write",
-    "save_model": "files.models",
-    "load_model": "files.models",
-    "SavedModel": "files.models",
+    "record": "bridges.record",
+    "from_minari": "bridges.minari_datasets",
     # learning: the whole way
     "learn_pomdp": "learn.pipeline",
     "learn_psr": "learn.pipeline",
@@ -70,13 +86,29 @@ _HOMES = {
     "RefineResult": "learn.likelihood.refine",
     # learning: what a log can tell, before and after
     "examine": "learn.examine.log",
+    "inspect_log": "learn.examine.inspection",
+    "LogSummary": "learn.examine.inspection",
+    "SymbolCount": "learn.examine.inspection",
     "examine_model": "learn.examine.model",
     "undetermined_entries": "learn.identify.entries",
     "Undetermined": "learn.identify.entries",
-    "certify": "learn.identify.certificate",
-    "Certificate": "learn.identify.certificate",
-    "Direction": "learn.identify.certificate",
+    "identify": "learn.identify.identification",
+    "Identification": "core.identification",
+    "Direction": "core.identification",
+    "Zero": "core.identification",
     "ExpectedCounts": "learn.likelihood.parameters",
+    # learning: how sure the numbers are
+    "uncertainty": "learn.intervals.uncertainty",
+    "Uncertainty": "learn.intervals.uncertainty",
+    "Covariance": "learn.intervals.covariance",
+    "bootstrap": "learn.intervals.bootstrap",
+    "Bootstrap": "learn.intervals.bootstrap",
+    "design": "learn.intervals.design",
+    "Design": "learn.intervals.design",
+    "Needs": "learn.intervals.design",
+    "Intervals": "core.intervals",
+    "Entry": "core.intervals",
+    "Rows": "core.intervals",
     # learning: the stages of the spectral way, in their order
     "count_sequences": "learn.spectral.counting",
     "save_counts": "streams.counts_file",
@@ -103,12 +135,26 @@ _HOMES = {
     "POUCT": "plan.pouct",
     "SearchResult": "plan.pouct",
     "ExactPlanner": "plan.exact",
+    "solve": "plan.solver",
+    "PointBasedSolver": "plan.solver",
+    "Policy": "plan.policy",
+    "UpperBound": "plan.policy",
+    "PolicyGraph": "plan.graph",
+    "GraphNode": "plan.graph",
+    "GraphEdge": "plan.graph",
+    "BoundSearch": "plan.online",
+    "Plan": "plan.choose",
     "run_episodes": "plan.episodes",
     "Episodes": "plan.episodes",
     "Planner": "plan.episodes",
+    "plan_return": "plan.draws",
+    "PlanReturn": "plan.draws",
+    "plan_value": "plan.draws",
+    "robust_plan": "plan.draws",
     "states_where": "plan.goals",
     "most_ambiguous_state": "plan.goals",
     "BeliefCollapseWarning": "errors",
+    "ShortSightWarning": "errors",
     # comparison with a known truth
     "match_states": "compare.match_states",
     "observation_l1": "compare.errors",
@@ -118,15 +164,32 @@ _HOMES = {
     "held_out_gap": "compare.errors",
     "true_partition": "compare.errors",
     "cramer_rao_bound": "compare.bounds",
+    "check_model": "compare.check",
+    "ModelCheck": "compare.check",
     "ErrorBound": "compare.bounds",
-    # pictures
+    # pictures, and the page of all of them
     "plot_states": "show.plots",
-    "plot_spectrum": "show.plots",
+    "plot_comparison": "show.plots",
     "plot_matrix": "show.plots",
+    "plot_belief": "show.plots",
     "draw_models": "show.plots",
+    # the installation
+    "doctor": "installation",
+    "Installation": "installation",
+    "plot_spectrum": "show.plots_of_learning",
+    "plot_evidence": "show.plots_of_learning",
+    "plot_learning_curves": "show.plots_of_learning",
+    "plot_search_tree": "show.plots_of_planning",
+    "plot_value": "show.plots_of_planning",
+    "plot_policy_graph": "show.plots_of_planning",
+    "save_plot": "show.figure",
+    "report_html": "show.report",
+    "write_report": "show.report",
+    "to_dot": "show.graphs",
+    "to_mermaid": "show.graphs",
 }
 
-_MODULES = ("domains", "errors")
+_MODULES = ("domains", "errors", "plan")  # the last can be called: see there
 
 __all__ = ["__version__", *_HOMES, *_MODULES]
 
@@ -135,8 +198,16 @@ if TYPE_CHECKING:
 
     from unlatch import domains as domains
     from unlatch import errors as errors
+    from unlatch.bridges.arrays import from_arrays as from_arrays
+    from unlatch.bridges.arrays import to_arrays as to_arrays
+    from unlatch.bridges.environment import to_gymnasium as to_gymnasium
+    from unlatch.bridges.minari_datasets import from_minari as from_minari
+    from unlatch.bridges.pomdp_py import to_pomdp_py as to_pomdp_py
+    from unlatch.bridges.record import record as record
     from unlatch.compare.bounds import ErrorBound as ErrorBound
     from unlatch.compare.bounds import cramer_rao_bound as cramer_rao_bound
+    from unlatch.compare.check import ModelCheck as ModelCheck
+    from unlatch.compare.check import check_model as check_model
     from unlatch.compare.errors import held_out_gap as held_out_gap
     from unlatch.compare.errors import observation_l1 as observation_l1
     from unlatch.compare.errors import observation_l1_all as observation_l1_all
@@ -144,36 +215,61 @@ if TYPE_CHECKING:
     from unlatch.compare.errors import transition_l1 as transition_l1
     from unlatch.compare.errors import true_partition as true_partition
     from unlatch.compare.match_states import match_states as match_states
+    from unlatch.core.alpha_vectors import AlphaVectors as AlphaVectors
     from unlatch.core.diagnostics import Diagnostic as Diagnostic
     from unlatch.core.diagnostics import Diagnostics as Diagnostics
+    from unlatch.core.emission import with_emission as with_emission
     from unlatch.core.evidence import Evidence as Evidence
+    from unlatch.core.identification import Direction as Direction
+    from unlatch.core.identification import Identification as Identification
+    from unlatch.core.identification import Zero as Zero
+    from unlatch.core.intervals import Entry as Entry
+    from unlatch.core.intervals import Intervals as Intervals
+    from unlatch.core.intervals import Rows as Rows
     from unlatch.core.partition import Partition as Partition
     from unlatch.core.partition_model import PartitionModel as PartitionModel
+    from unlatch.core.paying import paying_model as paying_model
     from unlatch.core.pomdp import POMDP as POMDP
     from unlatch.core.problem import Problem as Problem
     from unlatch.core.psr import PSR as PSR
     from unlatch.core.reward import Reward as Reward
     from unlatch.core.trajectory import Trajectory as Trajectory
     from unlatch.errors import BeliefCollapseWarning as BeliefCollapseWarning
+    from unlatch.errors import ShortSightWarning as ShortSightWarning
     from unlatch.files.logs.chunks import LogChunk as LogChunk
     from unlatch.files.logs.read import iterate_log as iterate_log
     from unlatch.files.logs.read import read_log as read_log
     from unlatch.files.logs.write import write_log as write_log
-    from unlatch.files.models import SavedModel as SavedModel
-    from unlatch.files.models import load_model as load_model
-    from unlatch.files.models import save_model as save_model
+    from unlatch.files.models.doors import load_model as load_model
+    from unlatch.files.models.doors import load_problem as load_problem
+    from unlatch.files.models.doors import save_model as save_model
+    from unlatch.files.models.doors import save_problem as save_problem
+    from unlatch.files.models.native import SavedModel as SavedModel
+    from unlatch.files.models.policies import load_policy as load_policy
+    from unlatch.files.models.policies import save_policy as save_policy
+    from unlatch.installation import Installation as Installation
+    from unlatch.installation import doctor as doctor
     from unlatch.learn.baselines.baum_welch import EMResult as EMResult
     from unlatch.learn.baselines.baum_welch import learn_em as learn_em
     from unlatch.learn.baselines.tensor import ActionVerdict as ActionVerdict
     from unlatch.learn.baselines.tensor import TensorResult as TensorResult
     from unlatch.learn.baselines.tensor import learn_tensor as learn_tensor
+    from unlatch.learn.examine.inspection import LogSummary as LogSummary
+    from unlatch.learn.examine.inspection import SymbolCount as SymbolCount
+    from unlatch.learn.examine.inspection import inspect_log as inspect_log
     from unlatch.learn.examine.log import examine as examine
     from unlatch.learn.examine.model import examine_model as examine_model
-    from unlatch.learn.identify.certificate import Certificate as Certificate
-    from unlatch.learn.identify.certificate import Direction as Direction
-    from unlatch.learn.identify.certificate import certify as certify
     from unlatch.learn.identify.entries import Undetermined as Undetermined
     from unlatch.learn.identify.entries import undetermined_entries as undetermined_entries
+    from unlatch.learn.identify.identification import identify as identify
+    from unlatch.learn.intervals.bootstrap import Bootstrap as Bootstrap
+    from unlatch.learn.intervals.bootstrap import bootstrap as bootstrap
+    from unlatch.learn.intervals.covariance import Covariance as Covariance
+    from unlatch.learn.intervals.design import Design as Design
+    from unlatch.learn.intervals.design import Needs as Needs
+    from unlatch.learn.intervals.design import design as design
+    from unlatch.learn.intervals.uncertainty import Uncertainty as Uncertainty
+    from unlatch.learn.intervals.uncertainty import uncertainty as uncertainty
     from unlatch.learn.likelihood.parameters import ExpectedCounts as ExpectedCounts
     from unlatch.learn.likelihood.refine import RefineResult as RefineResult
     from unlatch.learn.likelihood.refine import refine as refine
@@ -198,19 +294,46 @@ if TYPE_CHECKING:
     from unlatch.learn.spectral.similarity import SimilarityTransform as SimilarityTransform
     from unlatch.learn.spectral.similarity import find_similarity as find_similarity
     from unlatch.learn.spectral.windows import WindowTable as WindowTable
+    from unlatch.plan.choose import Plan as Plan
+    from unlatch.plan.draws import PlanReturn as PlanReturn
+    from unlatch.plan.draws import plan_return as plan_return
+    from unlatch.plan.draws import plan_value as plan_value
+    from unlatch.plan.draws import robust_plan as robust_plan
     from unlatch.plan.episodes import Episodes as Episodes
     from unlatch.plan.episodes import Planner as Planner
     from unlatch.plan.episodes import run_episodes as run_episodes
     from unlatch.plan.exact import ExactPlanner as ExactPlanner
     from unlatch.plan.goals import most_ambiguous_state as most_ambiguous_state
     from unlatch.plan.goals import states_where as states_where
+    from unlatch.plan.graph import GraphEdge as GraphEdge
+    from unlatch.plan.graph import GraphNode as GraphNode
+    from unlatch.plan.graph import PolicyGraph as PolicyGraph
+    from unlatch.plan.online import BoundSearch as BoundSearch
+    from unlatch.plan.policy import Policy as Policy
+    from unlatch.plan.policy import UpperBound as UpperBound
     from unlatch.plan.pouct import POUCT as POUCT
     from unlatch.plan.pouct import SearchResult as SearchResult
+    from unlatch.plan.solver import PointBasedSolver as PointBasedSolver
+    from unlatch.plan.solver import solve as solve
+    from unlatch.show.figure import save_plot as save_plot
+    from unlatch.show.graphs import to_dot as to_dot
+    from unlatch.show.graphs import to_mermaid as to_mermaid
     from unlatch.show.plots import draw_models as draw_models
+    from unlatch.show.plots import plot_belief as plot_belief
+    from unlatch.show.plots import plot_comparison as plot_comparison
     from unlatch.show.plots import plot_matrix as plot_matrix
-    from unlatch.show.plots import plot_spectrum as plot_spectrum
     from unlatch.show.plots import plot_states as plot_states
+    from unlatch.show.plots_of_learning import plot_evidence as plot_evidence
+    from unlatch.show.plots_of_learning import plot_learning_curves as plot_learning_curves
+    from unlatch.show.plots_of_learning import plot_spectrum as plot_spectrum
+    from unlatch.show.plots_of_planning import plot_policy_graph as plot_policy_graph
+    from unlatch.show.plots_of_planning import plot_search_tree as plot_search_tree
+    from unlatch.show.plots_of_planning import plot_value as plot_value
+    from unlatch.show.report import report_html as report_html
+    from unlatch.show.report import write_report as write_report
     from unlatch.simulation import simulate as simulate
+    from unlatch.solutions import load_solution as load_solution
+    from unlatch.solutions import save_solution as save_solution
     from unlatch.streams.counts_file import load_counts as load_counts
     from unlatch.streams.counts_file import save_counts as save_counts
     from unlatch.streams.source import LogFiles as LogFiles

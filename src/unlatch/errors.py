@@ -24,6 +24,7 @@ __all__ = [
     "NumericalError",
     "RepairWarning",
     "ResourceLimitError",
+    "ShortSightWarning",
     "StorageError",
     "UnlatchError",
     "UnlatchWarning",
@@ -197,4 +198,11 @@ class BeliefCollapseWarning(UnlatchWarning):
 
     >>> import warnings, unlatch
     >>> warnings.simplefilter("ignore", unlatch.BeliefCollapseWarning)
+    """
+
+
+class ShortSightWarning(UnlatchWarning):
+    """A planner looks ahead less far than the nearest reward lies: every action looks alike to it.
+
+    Plan with ``depth="auto"``, with a greater depth, or by `solve`, which looks as far as the discount reaches.
     """

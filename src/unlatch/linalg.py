@@ -35,6 +35,8 @@ __all__ = [
     "spectral_norm",
     "stationary_distribution",
     "svd",
+    "symmetric_root",
+    "triangle",
     "truncated_svd",
 ]
 
@@ -88,6 +90,17 @@ def log_determinant(matrix: Floats, *, least: float) -> float:
         return 2 * float(np.log(_cholesky_diagonal(matrix)).sum())
     except scipy.linalg.LinAlgError:
         return float(np.log(np.maximum(scipy.linalg.eigvalsh(matrix), least)).sum())
+
+
+@own_errstate
+def symmetric_root(matrix: Floats) -> Floats:
+    """The symmetric matrix whose square is a covariance; what rounding has made negative of it counts as zero."""
+    _finite(matrix)
+    if len(matrix) == 0:
+        return matrix
+    values, vectors = scipy.linalg.eigh((matrix + matrix.T) / 2)
+    result: Floats = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+    return result
 
 
 def _cholesky_diagonal(matrix: Floats) -> Floats:
@@ -206,6 +219,14 @@ def null_basis(matrix: Floats, dimension: int) -> Floats:
     _finite(matrix)
     _, _, vt = scipy.linalg.svd(matrix)
     result: Floats = vt[len(vt) - dimension :].T
+    return result
+
+
+@own_errstate
+def triangle(matrix: Floats) -> Floats:
+    """The triangular factor of a tall matrix: as many rows as columns, the same singular values and right vectors."""
+    _finite(matrix)
+    result: Floats = scipy.linalg.qr(matrix, mode="r", check_finite=False)[0][: matrix.shape[1]]
     return result
 
 

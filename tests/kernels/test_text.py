@@ -8,6 +8,7 @@ import itertools
 import re
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -293,3 +294,84 @@ def test_joined_cells_equal_their_twin(texts: list[bytes], shape: tuple[int, int
         out = np.zeros(len(expected), dtype=np.uint8)
         kernel(cells, as_bytes(b"".join(texts)), np.cumsum([0, *map(len, texts)]), out)
         assert out.tobytes() == expected
+
+
+# ---------------------------------------------------------------- plain rows at once
+
+PLAIN = st.lists(st.sampled_from(["a", "bc", ",", ",", "\n", "x" * 9, "y" * 17, "z" * 30]), max_size=30).map(
+    "".join
+)
+
+
+def table_of(symbols: list[bytes]) -> tuple[Any, Any]:
+    keys, slots = np.zeros((3, 8, text.KEY_WORDS), dtype=np.uint64), np.full((3, 8), -1, dtype=np.int64)
+    for column in range(3):
+        for code, symbol in enumerate(symbols):
+            words = np.frombuffer(symbol.ljust(24, b"\0"), dtype="<u8")
+            with np.errstate(over="ignore"):
+                text.enter_key(keys[column], slots[column], *words, code)
+    return keys, slots
+
+
+def scanned(kernel: Any, data: bytes, fields: int, room: int) -> tuple[int, list[list[tuple[int, int, int]]]]:
+    keys, slots = table_of([b"a", b"bc", b"x" * 9, b"y" * 17])
+    starts, ends = np.full((2, 3, room), -7, dtype=np.int32)
+    codes = np.full((3, room), -7, dtype=np.int64)
+    buffer = bytearray(data)
+    words = np.ndarray(shape=(max(len(data) - 7, 0),), dtype="<u8", buffer=buffer, strides=(1,))
+    with np.errstate(over="ignore"):
+        position, rows = kernel(
+            words, len(data), 0, ord(","), LONGEST, np.arange(fields), np.array([True, True, False]), keys, slots,
+            starts, ends, codes,
+        )  # fmt: skip
+    return int(position), [
+        [(int(starts[f, r]), int(ends[f, r]), int(codes[f, r])) for f in range(fields)] for r in range(rows)
+    ]
+
+
+def naive_scan(data: bytes, fields: int, room: int) -> tuple[int, list[list[tuple[int, int, int]]]]:
+    known = {b"": text.EMPTY, b"a": 0, b"bc": 1, b"x" * 9: 2, b"y" * 17: 3}
+    position, rows = 0, []
+    while len(rows) < room:
+        end = data.find(b"\n", position)
+        cells = data[position:end].split(b",")
+        if end < 0 or not data[position:end] or len(cells) != fields or end + 1 - position > LONGEST:
+            break
+        row, start = [], position
+        for field, cell in enumerate(cells):
+            code = known.get(cell, text.UNKNOWN) if field < 2 else -7
+            row.append((start, start + len(cell), code))
+            start += len(cell) + 1
+        rows.append(row)
+        position = end + 1
+    return position, rows
+
+
+@given(data=PLAIN, fields=st.integers(1, 3), room=st.sampled_from([1, 2, 64]))
+@example(data="a,bc\n" * 5 + "a,\n,a\n" + "x" * 9 + "," + "y" * 17 + "\na,bc\n", fields=2, room=64)
+@settings(max_examples=400, deadline=None)
+def test_plain_rows_equal_their_twin(data: str, fields: int, room: int) -> None:
+    raw = data.encode() + bytes(8)  # a row nearer to the end is left to the other kernel
+    expected = naive_scan(raw, fields, room)
+    assert scanned(text.scan_rows, raw, fields, room) == expected
+    with mock.patch.object(text, "trailing_zeros", lambda word: (int(word) & -int(word)).bit_length() - 1):
+        assert scanned(python(text.scan_rows), raw, fields, room) == expected
+
+
+@given(data=PLAIN)
+@settings(max_examples=100, deadline=None)
+def test_near_the_end_fewer_rows_are_found_but_none_is_wrong(data: str) -> None:
+    raw = data.encode()
+    position, rows = scanned(text.scan_rows, raw, 2, 64)
+    whole, expected = naive_scan(raw, 2, 64)
+    assert rows == expected[: len(rows)]
+    assert position <= whole
+    assert len(raw) - position <= 8 + LONGEST or len(rows) == len(expected)
+
+
+def test_codes_are_looked_up() -> None:
+    table, codes = np.array([5, -1, 7], dtype=np.int32), np.array([0, 2, 1, 1, 0])
+    for kernel in (text.look_up, python(text.look_up)):
+        out = np.zeros(5, dtype=np.int16)
+        assert kernel(table, codes, out) == 2
+        assert out.tolist() == [5, 7, -1, -1, 5]

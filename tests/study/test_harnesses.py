@@ -25,6 +25,14 @@ def test_mutated_files_have_declared_outcomes(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_mutated_tables_have_declared_outcomes(tmp_path: Path) -> None:
+    said = finished(tmp_path, "fuzz.py", "--tables", "--files", "1500", "--seed", "1")
+    for kind in ("parquet", "feather", "npz", "npy", "csv.gz", "csv.zst"):
+        assert f"{kind}: DataError" in said
+    assert "0 faults" in said
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_flipped_bits_are_noticed_or_harmless(tmp_path: Path) -> None:
     said = finished(tmp_path, "fuzz.py", "--bits", "--stride", "61")
     assert "noticed" in said

@@ -257,7 +257,7 @@ def test_an_interrupt_while_the_model_is_written_does_not_lose_it(
             raise KeyboardInterrupt
         original(path, result)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("unlatch.files.models.save_model", save)
+    monkeypatch.setattr("unlatch.files.models.doors.save_model", save)
     model = tmp_path / "m.json"
     code, _, err = call(capfd, "learn", str(folder / "log.csv"), "-o", str(model), "--no-refine")
     assert code == 130

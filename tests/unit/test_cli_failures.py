@@ -71,6 +71,7 @@ WHOLE_OPTIONS = [
     *(("plan", option) for option in ("--steps", "--episodes", "--simulations", "--depth", "--seed")),
     *(("simulate", option) for option in ("--steps", "--episodes", "--total", "--seed")),
     *(("demo", option) for option in ("--steps", "--seed")),
+    *(("check", option) for option in ("--steps", "--seed")),
     *(("reproduce", option) for option in ("--seeds", "--workers", "--sizes-up-to")),
     *(
         ("learn", option)

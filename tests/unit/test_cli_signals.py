@@ -90,7 +90,7 @@ def python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
-@pytest.mark.parametrize("module", ["unlatch.cli.program", "click", "numpy", "unlatch.files.models"])
+@pytest.mark.parametrize("module", ["unlatch.cli.program", "click", "numpy", "unlatch.files.models.doors"])
 def test_a_signal_during_start_up_gives_no_traceback(module: str, name: str, tmp_path: Path) -> None:
     unlatch.save_model(tmp_path / "m.json", unlatch.domains.tiger())
     done = python(AT_IMPORT.format(module=module, signal=name), "show", str(tmp_path / "m.json"))

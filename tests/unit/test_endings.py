@@ -228,10 +228,10 @@ def test_a_learned_model_with_an_end_survives_a_file(
 
 
 @pytest.mark.compiled
-def test_the_certificate_speaks_of_a_learned_model_with_an_end(learned: tuple[LearnResult, POMDP]) -> None:
+def test_a_learned_model_with_an_end_is_identified(learned: tuple[LearnResult, POMDP]) -> None:
     result, _ = learned
-    assert result.certificate.verdict == "determined"
-    assert result.certificate.dimension == 4
+    assert result.identified.verdict == "determined"
+    assert result.identified.dimension == 4
 
 
 # --- several ends ---------------------------------------------------------------------------------------

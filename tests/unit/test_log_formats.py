@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import gzip
 import io
 import os
+import resource
+import signal
 import subprocess
 import sys
 import zipfile
@@ -20,7 +23,7 @@ import pytest
 
 import unlatch
 from unlatch import Trajectory, iterate_log, read_log, write_log
-from unlatch.errors import DataError, ResourceLimitError, UsageError
+from unlatch.errors import DataError, ResourceLimitError, StorageError, UsageError
 from unlatch.files.logs import arrays, arrow, compressed, delimited
 
 ENDINGS = [".csv", ".csv.gz", ".parquet", ".npz"]
@@ -384,6 +387,11 @@ GOOD = members(action=np.arange(3), observation=np.arange(3))
         (members(action=[0, 0], action_names=[1.5], observation=[0, 0]), "expected text"),
         (members(action=[0.5, 0], action_names=["a"], observation=[0, 0]), "expected whole numbers"),
         (members(action=np.array([b"\xff", b"a"]), observation=[0, 0]), "not UTF-8"),
+        (members(action=np.array([2**31, 5], "u4").view("U1"), observation=[0, 0]), "what is no text"),
+        (
+            members(action=[0, 0], action_names=np.array([2**31], "u4").view("U1"), observation=[0, 0]),
+            "holds what is no text",
+        ),
     ],
 )
 def test_c3_c4_archives_that_lie(tmp_path: Path, content: dict[str, bytes], message: str) -> None:
@@ -661,3 +669,59 @@ def test_what_to_install_is_said(tmp_path: Path) -> None:
     said = subprocess.run(run, capture_output=True, check=True, text=True).stdout
     assert said.count("pip install 'unlatch[tables]'") == 2
     assert said.endswith("True\n")
+
+
+# ---------------------------------------------------------------- writers that fail
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_e4_a_disk_that_fills_up_leaves_the_old_log(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"log{ending}"
+    write_log(path, PLAIN)
+    old = path.read_bytes()
+    log = unlatch.simulate(unlatch.domains.tiger(), 300_000, rng=1)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 15, hard))
+    try:
+        with pytest.raises(StorageError, match="cannot write"):
+            write_log(path, log)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert path.read_bytes() == old
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("call", ["fsync", "replace", "fchmod"])
+def test_e4_a_system_call_that_fails_leaves_the_old_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str, call: str
+) -> None:
+    path = tmp_path / f"log{ending}"
+    write_log(path, PLAIN)
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.EACCES, "Permission denied")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, call, fail)
+        with pytest.raises(StorageError, match=r"cannot write: Permission denied"):
+            write_log(path, FULL)
+    assert read_log(path) == PLAIN
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_e1_a_killed_writer_leaves_the_old_log(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"log{ending}"
+    write_log(path, PLAIN)
+    program = (
+        "import os, signal, sys, unlatch\n"
+        "from unlatch.core.progress import listening\n"
+        "log = unlatch.simulate(unlatch.domains.tiger(), 600_000, rng=1)\n"
+        "with listening(lambda *told: os.kill(os.getpid(), signal.SIGKILL)):\n"
+        "    unlatch.write_log(sys.argv[1], log)\n"
+    )
+    run = subprocess.run([sys.executable, "-c", program, path], check=False)
+    assert run.returncode == -signal.SIGKILL
+    assert read_log(path) == PLAIN
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]

@@ -24,15 +24,19 @@ import unlatch
 from unlatch import (
     POMDP,
     Diagnostics,
+    Identification,
     Partition,
     SavedModel,
     domains,
+    identify,
     learn_pomdp,
     load_model,
     save_model,
     simulate,
+    uncertainty,
 )
 from unlatch.core.evidence import Evidence
+from unlatch.core.intervals import Entry, Intervals
 from unlatch.core.partition_model import PartitionModel
 from unlatch.errors import (
     DataError,
@@ -42,7 +46,8 @@ from unlatch.errors import (
     UnlatchError,
     UsageError,
 )
-from unlatch.files import models, strict_json
+from unlatch.files import strict_json
+from unlatch.files.models import native
 
 SMALL = POMDP(
     transitions=[[[0.9, 0.1], [0.3, 0.7]]],
@@ -136,6 +141,7 @@ class Result:
     episodes: int = 3
     seed: int | None = 17
     diagnostics: Diagnostics = dataclasses.field(default_factory=lambda: Diagnostics().noting("few", "steps"))
+    identified: Identification | None = dataclasses.field(default_factory=lambda: identify(SMALL))
 
 
 # ---------------------------------------------------------------- round trips
@@ -488,7 +494,7 @@ def test_unknown_fields_of_no_form_are_not_saved(path: Path) -> None:
 
 
 def test_model_too_large_for_a_file_is_not_saved(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(models, "MAX_BYTES", 100)
+    monkeypatch.setattr(native, "MAX_BYTES", 100)
     with pytest.raises(ResourceLimitError, match="a model file has at most 100"):
         save_model(path, SMALL)
     assert not path.exists()
@@ -630,6 +636,55 @@ def test_file_with_every_field_of_a_model_is_read(path: Path) -> None:
     assert load_model(path).pomdp == EPISODIC
 
 
+def small_intervals() -> Intervals:
+    """Of `SMALL`, as if half of it had been seen."""
+    log = simulate(SMALL, 400, rng=0)
+    return uncertainty(SMALL, log).intervals(0.8)
+
+
+def test_intervals_come_back_bit_for_bit(path: Path) -> None:
+    given = small_intervals()
+    save_model(path, SavedModel(pomdp=SMALL, intervals=given))
+    loaded = load_model(path)
+    assert loaded.intervals is not None
+    assert loaded.intervals.as_dict() == given.as_dict()
+    assert len(loaded.diagnostics) == 0
+    again = path.read_bytes()
+    save_model(path, loaded)
+    assert path.read_bytes() == again
+
+
+def test_intervals_of_a_result_are_saved(path: Path) -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Sure(Result):
+        stated: Intervals | None = None
+
+    save_model(path, Sure(stated=small_intervals()))
+    assert load_model(path).intervals.level == 0.8  # type: ignore[union-attr]
+    save_model(path, Result())
+    assert load_model(path).intervals is None
+
+
+def test_file_with_intervals_is_read(path: Path) -> None:
+    loaded = load_model(GOLDEN / "model-1.3.json")
+    assert loaded.pomdp == SMALL
+    assert loaded.intervals is not None
+    assert loaded.intervals.level == 0.8
+    assert len(loaded.diagnostics) == 0
+    low, high = loaded.intervals.of(Entry("transitions", 0, 0, 0))
+    assert 0 <= low < SMALL.transitions[0, 0, 0] < high <= 1
+
+
+def test_intervals_of_another_model_are_refused(path: Path) -> None:
+    with pytest.raises(DataError, match="intervals"):
+        SavedModel(pomdp=domains.tiger(), intervals=small_intervals())
+    save_model(path, SavedModel(pomdp=SMALL, intervals=small_intervals()))
+    content = json.loads(path.read_text())
+    content["sha256"] = None
+    content["intervals"]["level"] = "high"
+    assert "intervals" in refusal(path, json.dumps(content).encode())
+
+
 def test_file_of_the_first_version_may_lack_a_checksum(path: Path) -> None:
     content = json.loads((GOLDEN / "model-1.0.json").read_text())
     del content["sha256"]
@@ -641,7 +696,7 @@ def test_c5_oversized_and_missing_files(path: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(StorageError, match="No such file"):
         load_model(path)
     save_model(path, SMALL)
-    monkeypatch.setattr(models, "MAX_BYTES", 100)
+    monkeypatch.setattr(native, "MAX_BYTES", 100)
     with pytest.raises(StorageError, match="at most 100"):
         load_model(path)
 
@@ -738,7 +793,7 @@ def test_c7_other_major_version(path: Path, version: str) -> None:
 )
 def test_c7_version_of_no_form(path: Path, version: Any) -> None:
     edited(path, lambda c: c.update(version=version))
-    assert '"version" must be text like "1.2"' in refusal(path, path.read_bytes())
+    assert '"version" must be text like "1.3"' in refusal(path, path.read_bytes())
 
 
 def test_c7_newer_minor_version_is_read_and_nothing_is_lost(path: Path) -> None:
@@ -756,7 +811,7 @@ def test_c7_newer_minor_version_is_read_and_nothing_is_lost(path: Path) -> None:
     content = json.loads(path.read_text())
     assert content["future"] == {"a": [1, 2]}
     assert content["pomdp"]["discount"] == 0.95
-    assert content["version"] == "1.2"
+    assert content["version"] == "1.3"
     assert content["diagnostics"] == [{"name": "n", "message": "m", "details": {"severity": "low"}}]
     again = load_model(path)
     assert again.extra == loaded.extra

@@ -123,3 +123,8 @@ def test_equal_tables_are_equal_rewards():
     assert "transitions" in Problem(TIGER, one)._repr_html_()
     with pytest.raises(ValueError, match="read-only"):
         one.table[0] = 0
+
+
+def test_a_ragged_table_of_rewards_is_refused():
+    with pytest.raises(DataError, match="lists of different lengths"):
+        Reward.on_transitions([[1.0, 2.0], [1.0]])

@@ -6,6 +6,7 @@ import ast
 import doctest
 import importlib
 import inspect
+import re
 import typing
 from pathlib import Path
 
@@ -106,11 +107,64 @@ def test_every_public_name_says_what_it_is(name):
     assert (getattr(unlatch, name).__doc__ or "").strip()
 
 
-@pytest.mark.parametrize(
-    "module", ["unlatch", "unlatch.core.pomdp", "unlatch.core.psr", "unlatch.simulation"]
-)
+# --- examples and shapes --------------------------------------------------------------------------------------
+
+VALUES = {
+    name: getattr(unlatch, name)
+    for name in unlatch.__all__
+    if name not in ("__version__", "domains", "errors")
+}
+VALUES |= {
+    f"domains.{name}": value
+    for name, value in vars(unlatch.domains).items()
+    if name in unlatch.domains.__all__ and inspect.isfunction(value)
+}
+MODULES = sorted({"unlatch", *(value.__module__ for value in VALUES.values())})
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_every_public_name_has_an_example(name):
+    assert ">>> " in (VALUES[name].__doc__ or ""), "add a section Examples to its docstring"
+
+
+@pytest.mark.parametrize("module", MODULES)
 @pytest.mark.compiled
-def test_examples_in_docstrings_are_true(module):
+def test_examples_in_docstrings_are_true(module, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
     found = doctest.testmod(importlib.import_module(module))
     assert found.attempted > 0
     assert found.failed == 0
+
+
+def arrays_of(value):
+    """Parameters of a function, or fields of a class, that are arrays."""
+    for name, annotation in getattr(inspect.unwrap(value), "__annotations__", {}).items():
+        text = annotation if isinstance(annotation, str) else getattr(annotation, "__forward_arg__", "")
+        if (
+            not name.startswith("_")
+            and name != "return"
+            and re.search(r"\b(Floats|Ints|Flags|ArrayLike)\b", text)
+        ):
+            yield name
+
+
+def says_shape(docstring, name):
+    """``name : array, shape (...)``, ``name`` (...), or ``name`` has shape (...)."""
+    for line in docstring.splitlines():
+        named, _, kind = line.partition(" : ")
+        if re.search(rf"\b{name}\b", named) and "shape (" in kind:
+            return True
+    return re.search(rf"``{name}``(?: has shape)?\s+\(", docstring) is not None
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_every_array_of_a_public_name_has_a_shape(name):
+    value = VALUES[name]
+    assert [array for array in arrays_of(value) if not says_shape(value.__doc__ or "", array)] == []
+
+
+def test_the_search_for_shapes_finds_what_it_should():
+    text = "a, b : array, shape (n,)\nc : array\n``d`` (n, m) and ``e``\n(n,) and ``f`` has shape (n,)"
+    assert [name for name in "abcdefg" if says_shape(text, name)] == ["a", "b", "d", "e", "f"]

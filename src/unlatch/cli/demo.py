@@ -36,7 +36,7 @@ def demo(steps: int, seed: int, out: Path) -> None:
     """
     from unlatch import domains
     from unlatch.files.logs.write import write_log
-    from unlatch.files.models import save_model
+    from unlatch.files.models.doors import save_model
     from unlatch.learn.pipeline import learn_pomdp
     from unlatch.show.plots import draw_models
     from unlatch.show.screen import screen

@@ -209,7 +209,7 @@ def _gone_on(
 ) -> LearnResult:
     """The model that was learned before, with these logs as more steps."""
     from unlatch.files.logs.read import read_log
-    from unlatch.files.models import load_model
+    from unlatch.files.models.doors import load_model
     from unlatch.learn.resume import resume
 
     arguments = reader_options(ctx, options)
@@ -226,7 +226,7 @@ def _gone_on(
 
 def _recorded_files(model: Path) -> list[Path]:
     """The files that a model was learned from, if they are still what they were."""
-    from unlatch.files.models import load_model
+    from unlatch.files.models.doors import load_model
 
     recorded = load_model(model).provenance.get("log_files")
     if not isinstance(recorded, list | tuple) or not recorded:
@@ -256,7 +256,8 @@ def _are_counts(files: list[Path]) -> bool:
 def _learn_from_counts(
     ctx: click.Context, files: list[Path], output: Path, seed: int | None, options: dict[str, Any]
 ) -> None:
-    from unlatch.files.models import SavedModel, save_model
+    from unlatch.files.models.doors import save_model
+    from unlatch.files.models.native import SavedModel
     from unlatch.learn.pipeline import learn_from_counts
     from unlatch.learn.spectral.counting import merged_counts
     from unlatch.show.screen import screen
@@ -302,7 +303,7 @@ def _is_given(ctx: click.Context, name: str) -> bool:
 
 def _saved_despite_interrupt(output: Path, result: LearnResult, files: list[Path]) -> bool:
     """Write the model; an interrupt in the middle leaves the old file, so it is written once more. True then."""
-    from unlatch.files.models import save_model
+    from unlatch.files.models.doors import save_model
 
     place = output.resolve().parent
     recorded = [

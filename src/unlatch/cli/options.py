@@ -10,7 +10,7 @@ import click
 
 from unlatch.show.safe import brief
 
-__all__ = ["INPUT", "OUTPUT", "SEED", "Number", "Whole"]
+__all__ = ["INPUT", "OUTPUT", "SEED", "Depth", "Number", "Whole"]
 
 _LARGEST = 2**31 - 1
 _DIGITS = 20
@@ -35,6 +35,15 @@ class Whole(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.
         if number is None or not self.least <= number <= self.most:
             self.fail(f"{brief(value)} is not in the range from {self.least} to {self.most}", param, ctx)
         return number
+
+
+class Depth(Whole):
+    """A whole number, or ``auto``."""
+
+    name = "integer or auto"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return value if value == "auto" else super().convert(value, param, ctx)
 
 
 class Number(click.ParamType):  # type: ignore[type-arg]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from unlatch.cli.options import SEED, Whole
+from unlatch.cli.options import SEED, Depth, Number, Whole
 from unlatch.cli.progress import progress
 from unlatch.errors import UsageError
 from unlatch.show.safe import brief
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from unlatch.core.pomdp import POMDP
     from unlatch.core.psr import PSR
     from unlatch.core.reward import Reward
-    from unlatch.plan.exact import ExactPlanner
+    from unlatch.plan.choose import Plan
     from unlatch.plan.pouct import POUCT
     from unlatch.plan.problem import Untried
     from unlatch.show.screen import Screen
@@ -56,17 +56,34 @@ _LONGEST_GOAL = 2000
     show_default=True,
     help="Plan with the POMDP, with the estimate that is certain up to cells, or with the PSR.",
 )
-@click.option("--planner", type=click.Choice(["pouct", "exact"]), default="pouct", show_default=True)
-@click.option("--simulations", type=Whole(0), default=1000, show_default=True, help="Per decision (pouct).")
-@click.option("--depth", type=Whole(), default=3, show_default=True, help="Steps looked ahead (pouct).")
 @click.option(
-    "--exploration", default="auto", show_default=True, help="auto, or a number; the paper's is 2 (pouct)."
+    "--planner",
+    type=click.Choice(["auto", "exact", "point-based", "search", "pouct"]),
+    help="auto by default: exact where few beliefs can be reached, else by bounds; pouct if its options are given.",
 )
+@click.option(
+    "--discount",
+    type=Number(),
+    default=1.0,
+    show_default=True,
+    help="What a reward a step later counts for. Below 1 the plan is made for ever, else for --steps.",
+)
+@click.option(
+    "--time-limit",
+    type=Number(above=0),
+    default=10.0,
+    show_default=True,
+    help="Seconds to compute bounds in.",
+)
+@click.option("--simulations", type=Whole(0), help="Per decision (pouct).  [default: 1000]")
+@click.option("--depth", type=Depth(), help="Steps looked ahead, or auto (pouct).  [default: 3]")
+@click.option("--exploration", help="auto, or a number; the paper's is 2 (pouct).  [default: auto]")
 @click.option("--allow-untried", is_flag=True, help="Also choose actions that the log never tried.")
 @click.option("--seed", type=SEED, help="Seed; drawn and printed if not given.")
 def plan(model: str, goals: tuple[str, ...], reward: str | None, world: str | None, **options: Any) -> None:
     """Plan with MODEL (a model file or a domain) towards a goal, act in the true system, and report how it went."""
     from unlatch.core.random import resolve_rng
+    from unlatch.plan.choose import Plan
     from unlatch.plan.episodes import run_episodes
     from unlatch.show.screen import screen
 
@@ -80,8 +97,8 @@ def plan(model: str, goals: tuple[str, ...], reward: str | None, world: str | No
     pursued = _reward(goals, agent)
     judged = _judge(goals, agent, states, truth)
     generator, seed = resolve_rng(options["seed"])
-    planner = _planner(agent, pursued, generator, options)
     with progress():
+        planner = _planner(agent, pursued, generator, options)
         played = run_episodes(
             truth,
             planner,
@@ -96,6 +113,8 @@ def plan(model: str, goals: tuple[str, ...], reward: str | None, world: str | No
         f"return over {_duration(options['steps'], played, truth)}: {played.mean:.3f} ± {played.standard_error:.3f} "
         f"(standard error, {len(played)} episodes, seed {seed})"
     )
+    if isinstance(planner, Plan):
+        _print_plan(output, planner)
     _print_policy(output, planner)
     _print_time(output, played, judged, truth)
     if played.collapses.sum():
@@ -110,14 +129,17 @@ def plan(model: str, goals: tuple[str, ...], reward: str | None, world: str | No
 
 def _agent_model(text: str, using: str) -> tuple[POMDP | PartitionModel | PSR, POMDP | None]:
     """What the planner sees, and the POMDP with the same states, if there is one, to find them again by."""
-    from unlatch.cli.simulate import domain_or_model
+    from unlatch.cli.simulate import domain_or_model, pomdp_that_pays
     from unlatch.core.partition_model import PartitionModel
-    from unlatch.files.models import load_model
+    from unlatch.files.models.doors import load_model
 
     if not Path(text).suffix:
         pomdp = domain_or_model(text)
         return (pomdp.to_psr() if using == "psr" else pomdp), pomdp
     saved = load_model(Path(text))
+    if saved.pomdp is not None and saved.reward is not None:  # a problem, as .POMDP files hold it
+        pomdp = pomdp_that_pays(saved)
+        return (pomdp.to_psr() if using == "psr" else pomdp), pomdp
     if using == "pomdp":
         return saved.model, saved.pomdp
     psr = saved.psr if saved.psr is not None else saved.model.to_psr()
@@ -136,21 +158,32 @@ def _world(text: str | None, model: str) -> POMDP:
 
 def _planner(
     agent: POMDP | PartitionModel | PSR, reward: Reward, rng: Any, options: dict[str, Any]
-) -> POUCT | ExactPlanner:
-    from unlatch.plan.exact import ExactPlanner
+) -> POUCT | Plan:
+    from unlatch.core.problem import Problem
+    from unlatch.plan.choose import plan as chosen_plan
     from unlatch.plan.pouct import POUCT
 
     untried = _untried(options)
-    if options["planner"] == "exact":
-        return ExactPlanner(agent, reward, horizon=options["steps"], untried=untried)
-    return POUCT(
-        agent,
-        reward,
-        simulations=options["simulations"],
-        depth=options["depth"],
-        exploration=_exploration(options["exploration"]),
-        rng=rng,
+    of_pouct = any(options[name] is not None for name in ("simulations", "depth", "exploration"))
+    method: Any = options["planner"] or ("pouct" if of_pouct else "auto")
+    if method == "pouct":
+        return POUCT(
+            agent,
+            reward,
+            simulations=1000 if options["simulations"] is None else options["simulations"],
+            depth=3 if options["depth"] is None else options["depth"],
+            exploration=_exploration("auto" if options["exploration"] is None else options["exploration"]),
+            discount=options["discount"],
+            rng=rng,
+            untried=untried,
+        )
+    return chosen_plan(
+        Problem(agent, reward, discount=options["discount"]),
+        method,
+        horizon=options["steps"] if options["discount"] == 1 or method == "exact" else None,
+        time_limit=options["time_limit"],
         untried=untried,
+        rng=rng,
     )
 
 
@@ -241,7 +274,18 @@ def _judge(goals: tuple[str, ...], agent: Any, states: POMDP | None, truth: POMD
 # --- what is printed -----------------------------------------------------------------------------------
 
 
-def _print_policy(output: Screen, planner: POUCT | ExactPlanner, most: int = 8) -> None:
+def _print_plan(output: Screen, planner: Plan) -> None:
+    """How it was planned, why so, and what that is worth."""
+    output.print(f"planned by: {planner.method} ({planner.reason})")
+    if planner.lower is not None and planner.upper is not None:
+        output.print(
+            f"value of the plan: at least {planner.lower:.6g}; of the best: at most {planner.upper:.6g}"
+        )
+    for line in planner.in_words():
+        output.print(line, indent="  ")
+
+
+def _print_policy(output: Screen, planner: POUCT | Plan, most: int = 8) -> None:
     """The first action, and what follows each of the likeliest observations."""
     import numpy as np
 
@@ -270,7 +314,7 @@ def _duration(steps: int, played: Any, truth: POMDP) -> str:
     return f"at most {steps} steps ({played.lengths.mean():.1f} on average, {int(played.ended.sum())} episodes ended)"
 
 
-def _is_over(planner: POUCT | ExactPlanner) -> bool:
+def _is_over(planner: POUCT | Plan) -> bool:
     """Whether the planner's model is sure that the episode has ended."""
     terminal = list(getattr(planner.model, "terminal", ()))
     return bool(terminal) and float(planner.belief[terminal].sum()) > 0

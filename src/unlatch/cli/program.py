@@ -24,14 +24,34 @@ __all__ = ["Interrupted", "run_program", "say"]
 
 _COMMANDS = {
     "simulate": "Sample a log from a domain or a model file.",
+    "record": "Record a log in an environment of Gymnasium.",
+    "inspect": "Say what a log holds, and what to do next.",
     "learn": "Learn a POMDP from logs, or from counts.",
     "count": "Count the windows of logs into a file.",
     "merge": "Join files of counts.",
     "plan": "Plan towards a goal, act, and report how it went.",
     "show": "Print a model: states, partition, matrices.",
+    "report": "Write one page about a model or a study: graphs, numbers, checks, goals.",
+    "convert": "Write a model or policy in another format: .POMDP, .pomdpx, .json, .npz, .dot, .mmd.",
+    "check": "Before any data: can a system be learned, and from how many steps?",
     "demo": "Learn Tiger from a simulated log and compare it with the truth.",
     "reproduce": "Make the paper's figures and tables, ours beside the paper's.",
+    "doctor": "Look at the installation: versions, cores, memory, cache, what is missing.",
+    "completion": "Print what makes a shell complete commands and options.",
 }
+
+_FIRST_STEPS = """\
+Learn an explicit POMDP from the log of what an agent did and saw, then plan with it.
+
+  unlatch demo                                     see it at work on a simulated log, in a minute or two
+  unlatch learn log.csv -o model.json              learn a model from a log with the columns action, observation
+  unlatch show model.json                          what was found: states, matrices, what the log leaves open
+  unlatch plan model.json --reward learned         plan with it and act; --goal ... for a goal of your own
+  unlatch simulate lockbox --steps 9 -o log.csv    no log at hand? make one
+
+unlatch --help lists all commands, unlatch COMMAND --help what can be set, unlatch doctor what may be wrong.
+"""
+"""What people do, for those who give no command."""
 
 _OUR_BUG = 1
 
@@ -72,14 +92,20 @@ class _LazyGroup(click.Group):
             formatter.write_dl(list(_COMMANDS.items()))
 
 
-@click.command(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(
+    cls=_LazyGroup, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.version_option(__version__, prog_name="unlatch")
-def cli() -> None:
+@click.pass_context
+def cli(ctx: click.Context) -> None:
     """Learn an explicit POMDP from the log of what an agent did and saw, then plan with it.
 
     Exit codes: 0 done, 2 usage, 3 bad log, 4 bad model file, 5 not learnable from this log, 6 numerical
     trouble, 7 storage, 8 over a limit, 130 interrupted, 1 a bug of ours.
     """
+    if ctx.invoked_subcommand is None:
+        for line in _FIRST_STEPS.splitlines():
+            screen().write(line)
 
 
 def run_program(arguments: Sequence[str] | None) -> int:

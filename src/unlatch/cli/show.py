@@ -12,7 +12,11 @@ from unlatch.cli.options import INPUT, OUTPUT
 from unlatch.errors import ModelFileError, UsageError
 
 if TYPE_CHECKING:
-    from unlatch.files.models import SavedModel
+    from unlatch.files.models.native import SavedModel
+    from unlatch.show.screen import Screen
+
+_MOST_REWARDS = 40
+"""Rows of expected rewards that are printed."""
 
 _LOOKED_AT = 4096
 """Bytes of a file that is no model, to tell whether it is a log."""
@@ -31,8 +35,13 @@ _LOOKED_AT = 4096
     show_default=True,
     help="Tables, or per state the likely entries only, or all numbers as CSV; auto takes tables if they fit.",
 )
+@click.option(
+    "--intervals/--no-intervals",
+    default=False,
+    help="Print the least and greatest value beside every number.",
+)
 @click.option("--picture", type=OUTPUT, help="Also draw the state graphs to this file.")
-def show(model: Path, actions: tuple[str, ...], form: str, picture: Path | None) -> None:
+def show(model: Path, actions: tuple[str, ...], form: str, intervals: bool, picture: Path | None) -> None:
     """Print MODEL: its states, what the log could not tell apart, and every action's matrices."""
     from unlatch.show.screen import screen
     from unlatch.show.summary import summarize_saved
@@ -40,7 +49,7 @@ def show(model: Path, actions: tuple[str, ...], form: str, picture: Path | None)
 
     if picture is not None:
         _check_picture(picture, model)
-    saved = _loaded(model)
+    saved = loaded(model)
     if picture is not None and saved.pomdp is None:
         raise UsageError(f"{model} holds a PSR, which has no states to draw")
     output = screen()
@@ -49,9 +58,12 @@ def show(model: Path, actions: tuple[str, ...], form: str, picture: Path | None)
             raise UsageError(
                 f"{model} holds a PSR, whose coordinates are not states; --format csv is for POMDPs"
             )
-        print_csv(output, saved.pomdp, actions)
+        print_csv(output, saved.pomdp, actions, intervals=saved.intervals if intervals else None)
     else:
-        print_summary(output, summarize_saved(saved), form=form, actions=actions)  # type: ignore[arg-type]
+        summary = summarize_saved(saved)
+        print_summary(output, summary, form=form, actions=actions, intervals=intervals)  # type: ignore[arg-type]
+        if saved.pomdp is not None and saved.reward is not None:
+            _print_rewards(output, saved, actions)
     if picture is not None and saved.pomdp is not None:
         from unlatch.show.plots import draw_models
 
@@ -60,14 +72,32 @@ def show(model: Path, actions: tuple[str, ...], form: str, picture: Path | None)
             output.print(f"drew {picture}")
 
 
+def _print_rewards(output: Screen, saved: SavedModel, actions: tuple[str, ...]) -> None:
+    """What every action is expected to pay in every state that pays anything, and the discount."""
+    problem, model = saved.problem, saved.pomdp
+    assert model is not None
+    rows = [
+        [action, state, f"{problem.rewards[a, s]:g}"]
+        for a, action in enumerate(model.action_names)
+        for s, state in enumerate(model.state_names)
+        if problem.rewards[a, s] != 0 and (not actions or action in actions)
+    ]
+    more = len(rows) - _MOST_REWARDS
+    output.table(
+        f"expected rewards (discount {problem.discount:g})", ["action", "state", "pays"], rows[:_MOST_REWARDS]
+    )
+    if more > 0:
+        output.print(f"and {more} more", indent="  ")
+
+
 def _check_picture(picture: Path, model: Path) -> None:
     from unlatch.files.atomic import check_target
 
     check_target(picture, not_over=(model,))
 
 
-def _loaded(path: Path) -> SavedModel:
-    from unlatch.files.models import load_model
+def loaded(path: Path) -> SavedModel:
+    from unlatch.files.models.doors import load_model
 
     try:
         return load_model(path)

@@ -27,7 +27,15 @@ _TRANSITIONS = 1
 
 
 class ErrorBound(NamedTuple):
-    """Mean L1 errors of an efficient learner, times the square root of the number of steps."""
+    """Mean L1 errors of an efficient learner, times the square root of the number of steps.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> bound = unlatch.cramer_rao_bound(unlatch.domains.tiger(), steps=20_000)
+    >>> round(bound.observation_l1_all / 1_000, 4)  # after a million steps
+    0.0018
+    """
 
     observation_l1_all: float
     transition_l1: float
@@ -51,6 +59,13 @@ def cramer_rao_bound(
     policy : array, shape (actions,), optional
         Of the exploration; uniform by default.
     rng : int or numpy.random.Generator, optional
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> bound = unlatch.cramer_rao_bound(unlatch.domains.tiger(), steps=20_000)
+    >>> round(bound.transition_l1 / 1_000, 4)  # after a million steps
+    0.0013
     """
     truth = pomdp
     if not pomdp.terminal:  # a single start tells nothing that errors are measured on

@@ -37,6 +37,15 @@ def match_states(estimate: POMDP, truth: POMDP) -> Ints:
     because observation rows alone cannot tell aliased states apart. This is a quadratic assignment, so the
     search starts from two linear ones (what every state shows sooner or later, and what it shows at once)
     and improves each by reassigning all states and by swapping pairs until nothing helps.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> maze = unlatch.domains.tmaze()
+    >>> shuffled = maze.reordered([2, 0, 3, 1])
+    >>> order = unlatch.match_states(shuffled, maze)
+    >>> shuffled.reordered(order).state_names == maze.state_names
+    True
     """
     learned, true = aligned_rows(estimate, truth)
     shown = row_distances(learned.observations, true.observations)

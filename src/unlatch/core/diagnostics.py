@@ -13,7 +13,15 @@ __all__ = ["Diagnostic", "Diagnostics"]
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One finding: a stable ``name``, a sentence for people and the numbers behind it."""
+    """One finding: a stable ``name``, a sentence for people and the numbers behind it.
+
+    Examples
+    --------
+    >>> from unlatch import Diagnostic
+    >>> note = Diagnostic("constant_observation", "the observation never changes", {"symbol": "dark"})
+    >>> print(note)
+    constant_observation: the observation never changes
+    """
 
     name: str
     message: str
@@ -25,7 +33,15 @@ class Diagnostic:
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """An immutable list of findings, looked up by name: ``"clipped" in d``, ``d["clipped"].details``."""
+    """An immutable list of findings, looked up by name: ``"clipped" in d``, ``d["clipped"].details``.
+
+    Examples
+    --------
+    >>> from unlatch import Diagnostics
+    >>> notes = Diagnostics().noting("drift", "the log changes half-way", statistic=31.5)
+    >>> "drift" in notes, len(notes), notes["drift"].details
+    (True, 1, {'statistic': 31.5})
+    """
 
     entries: tuple[Diagnostic, ...] = ()
 

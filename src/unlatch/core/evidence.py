@@ -55,6 +55,15 @@ class Evidence:
         The number of states that predicts further steps best, among those compared to the end: where states are faint,
         fewer may predict better than the log has evidence for, or more. The chosen number if no other was seen to do
         so; None if there was no time to look, and in files that were written before it was looked at.
+
+    Examples
+    --------
+    >>> from unlatch import Evidence
+    >>> evidence = Evidence(
+    ...     states=2, scores={1: -310.2, 2: 0.0, 3: -8.5}, runner_up=3, gap=8.5, steps=5_000, steps_to_settle=0
+    ... )
+    >>> print(evidence)
+    2 states; runner-up 3, 8.5 nats behind on 5000 steps
     """
 
     states: int

@@ -22,7 +22,17 @@ class Partition:
     """The observability partition: states in one cell share their observation rows under every
     full-rank action.
 
-    ``labels[s]`` is the cell of state ``s``; cells are numbered in the order of their first state.
+    ``labels`` has shape (states,): ``labels[s]`` is the cell of state ``s``. Cells are numbered in the order of their
+    first state.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> partition = unlatch.Partition.from_cells([[0, 2], [1]])
+    >>> partition
+    Partition({0, 2}, {1})
+    >>> partition.labels, partition.is_trivial
+    (array([0, 1, 0]), False)
     """
 
     labels: Ints

@@ -33,6 +33,15 @@ class PartitionModel:
         With a final vector of ones.
     partition : Partition
         One label per coordinate of ``psr``.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> truth = unlatch.domains.tmaze()
+    >>> _, partition = unlatch.true_partition(truth)
+    >>> model = unlatch.PartitionModel(truth.to_psr(), partition)
+    >>> model.partition
+    Partition({0}, {1, 3}, {2})
     """
 
     psr: PSR

@@ -73,6 +73,24 @@ class POMDP:
         Rewards that are paid beside the observation, by the state that an action leaves; increasing.
     reward_probabilities : array, shape (actions, states, rewards), optional
         How likely each of them is.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> machine = unlatch.POMDP(
+    ...     transitions=[[[0.9, 0.1], [0.0, 1.0]], [[1.0, 0.0], [1.0, 0.0]]],  # it wears out; it is repaired
+    ...     observations=[[[0.8, 0.2], [0.3, 0.7]], [[0.5, 0.5], [0.5, 0.5]]],
+    ...     initial=[1.0, 0.0],
+    ...     action_names=["use", "repair"],
+    ...     observation_names=["good", "bad"],
+    ... )
+    >>> machine
+    POMDP(2 states, 2 actions, 2 observations, emission='departure')
+    >>> log = unlatch.Trajectory.from_symbols(["use", "use"], ["good", "bad"])
+    >>> machine.belief(log).round(3)
+    array([0.648, 0.352])
+    >>> round(machine.log_likelihood(log), 4)
+    -1.6094
     """
 
     transitions: Floats

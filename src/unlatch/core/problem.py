@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -11,6 +11,8 @@ from unlatch.arrays import Floats, own_errstate
 from unlatch.core import html
 from unlatch.core.arguments import real_number
 from unlatch.core.checks import frozen
+from unlatch.core.diagnostics import Diagnostics
+from unlatch.core.memory import require_memory
 from unlatch.core.partition_model import PartitionModel
 from unlatch.core.pomdp import POMDP
 from unlatch.core.psr import PSR
@@ -33,6 +35,8 @@ class Problem:
     discount : float
         What a reward one step later counts for, from 0 to 1; by default .95, as in most files of the field. One is for
         plans with a horizon.
+    diagnostics : Diagnostics
+        What was noticed where the problem was read from a file; it makes no difference to whether problems are equal.
 
     Examples
     --------
@@ -46,6 +50,7 @@ class Problem:
     model: Model
     reward: Reward = None  # type: ignore[assignment]  # None: filled in __post_init__
     discount: float = 0.95
+    diagnostics: Diagnostics = field(default_factory=Diagnostics)
 
     @own_errstate
     def __post_init__(self) -> None:
@@ -59,6 +64,9 @@ class Problem:
             object.__setattr__(self, "reward", Reward.learned(self.model))
         elif not isinstance(given, Reward):
             raise UsageError(f"expected a Reward, got {type(given).__name__}")
+        notes: object = self.diagnostics
+        if not isinstance(notes, Diagnostics):
+            raise UsageError(f"diagnostics: expected Diagnostics, got {type(notes).__name__}")
         object.__setattr__(self, "discount", real_number("discount", self.discount, 0.0, 1.0))
         self.resolved  # noqa: B018  # refuses a reward that speaks of what the model does not know
 
@@ -104,3 +112,35 @@ class Problem:
             total = total + model.reward_probabilities @ paid.rewards
         total[:, list(model.terminal)] = 0.0
         return frozen(total)
+
+    @cached_property
+    @own_errstate
+    def reward_table(self) -> Floats:
+        """What is paid for leaving a state by an action, for reaching the next state and for what is shown on the way:
+        shape (actions, states, states, observations), the last two axes of length 1 where they make no difference. Of a
+        POMDP only.
+
+        Rewards that the model pays at random, beside its observations, stand here with their expectation.
+        """
+        if not isinstance(self.model, POMDP):
+            raise UsageError(f"a {type(self.model).__name__} does not tell its states apart; take the POMDP")
+        model, paid = self.model, self.resolved
+        if self.reward.table is not None:
+            table = self.reward.table
+        else:
+            by_state = paid.states
+            if model.reward_probabilities is not None:
+                by_state = by_state + model.reward_probabilities @ paid.rewards
+            table = by_state[:, :, None, None] + paid.symbols[:, None, None, :]
+        require_memory(8 * table.size, "the rewards of every transition", "take fewer states or observations")
+        live = (model.going_on > 0)[None, :, None, None]
+        return frozen(smallest_table(np.where(live, table, 0.0)))
+
+
+def smallest_table(table: Floats) -> Floats:
+    """A table of rewards with the next state and the observation left out where they make no difference."""
+    for axis in (3, 2):
+        first = np.take(table, [0], axis=axis)
+        if np.array_equal(np.broadcast_to(first, table.shape), table):
+            table = first
+    return table

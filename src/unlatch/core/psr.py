@@ -46,6 +46,15 @@ class PSR:
         The same quantities from the data less one block each, in the same basis (delete-one jackknife).
         Their scatter is the noise that the later stages measure their thresholds by. Empty when the PSR
         is exact.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> psr = unlatch.domains.tiger().to_psr()
+    >>> psr.updates.shape
+    (3, 6, 2, 2)
+    >>> round(psr.probability([0, 0], [0, 0]), 4)  # of hearing the same twice
+    0.3725
     """
 
     initial: Floats

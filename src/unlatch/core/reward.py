@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from unlatch.arrays import Floats, Ints, own_errstate
 from unlatch.core import html
-from unlatch.core.checks import finite_floats, frozen
+from unlatch.core.checks import as_array, finite_floats, frozen
 from unlatch.core.partition import Partition
 from unlatch.core.partition_model import PartitionModel
 from unlatch.core.pomdp import POMDP
@@ -43,7 +43,16 @@ class Reward:
     """A goal. Make one by `learned`, `on_observations`, `on_states`, `on_cells` or `on_transitions`.
 
     Rewards on states and cells are paid on leaving the state, whatever the action. Once an episode has ended, nothing
-    is paid.
+    is paid. ``table`` (actions, states, states, observations), with a one where that makes no difference, has the
+    rewards on transitions, and is None otherwise.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> hallway = unlatch.domains.directional_hallway()
+    >>> goal = unlatch.Reward.on_states({"middle": 1.0})
+    >>> round(unlatch.ExactPlanner(hallway, goal, horizon=3).value(), 3)
+    1.299
     """
 
     kind: Literal["symbols", "rewards", "observations", "states", "cells", "transitions"]
@@ -135,7 +144,7 @@ class Reward:
         >>> unlatch.Reward.on_transitions(pays).resolve(tiger).states.tolist()
         [[-1.0, -1.0], [-100.0, 10.0], [10.0, -100.0]]
         """
-        given = np.asarray(rewards)
+        given = as_array("rewards", rewards, "an array of numbers")
         if not 2 <= given.ndim <= 4:
             raise UsageError(
                 "rewards on transitions need an array of shape (actions, states), (actions, states, states) or "

@@ -38,7 +38,7 @@ class Trajectory:
     action_names, observation_names : sequence of str, optional
         The declared alphabets; codes index into them. May hold symbols that never occur.
     rewards : array of float, shape (steps,), optional
-    episode_starts : array of int, optional
+    episode_starts : array of int, shape (episodes,), optional
         Steps at which an episode begins, increasing, the first being 0. No window of the log and no
         belief crosses the start of an episode.
     probabilities : array of float, shape (steps,), optional
@@ -52,6 +52,17 @@ class Trajectory:
         What was shown at the start of every episode, before its first action: codes of ``first_observation_names``.
     first_observation_names : sequence of str, optional
         By default the names of the observations.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> log = unlatch.Trajectory.from_symbols(
+    ...     ["listen", "listen", "open-left"], ["hear-left", "hear-left", "hear-right"], rewards=[-1, -1, 10]
+    ... )
+    >>> len(log), log.action_names, log.observations.tolist()
+    (3, ('listen', 'open-left'), [0, 0, 1])
+    >>> log.head(2)
+    Trajectory(2 steps, 1 episodes, 2 actions, 2 observations, rewards)
     """
 
     actions: Ints

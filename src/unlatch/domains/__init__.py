@@ -1,4 +1,4 @@
-"""Systems to try things on, each a short readable definition: the paper's, aliased rooms, a frozen lake, a lockbox.
+"""Systems to try things on, each a short readable definition: the paper's, rooms, a frozen lake, a lockbox, tag.
 
 Where a domain has rewards, its observation symbols are pairs named ``observation|reward``.
 """
@@ -20,6 +20,7 @@ from unlatch.domains.paper import (
     unidentifiable_pair,
 )
 from unlatch.domains.rooms import random_room, room
+from unlatch.domains.tag import tag
 from unlatch.errors import UsageError
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "random_room",
     "room",
     "sense_float_reset",
+    "tag",
     "tiger",
     "tmaze",
     "unidentifiable_pair",
@@ -54,6 +56,7 @@ _BUILDERS: dict[str, Callable[..., POMDP]] = {
     "room": _room,
     "frozen-lake": frozen_lake,
     "lockbox": lockbox,
+    "tag": tag,
 }
 
 NAMES = tuple(_BUILDERS)
@@ -62,7 +65,14 @@ NAMES = tuple(_BUILDERS)
 
 def by_name(text: str) -> POMDP:
     """A domain from text, with its parameters after a colon: ``tiger``, ``tmaze:rooms=3,fail=0.1``,
-    ``room:rows=4,columns=5,seed=7``, ``frozen-lake:slippery=false,observe=column``."""
+    ``room:rows=4,columns=5,seed=7``, ``frozen-lake:slippery=false,observe=column``.
+
+    Examples
+    --------
+    >>> from unlatch import domains
+    >>> domains.by_name("tmaze:rooms=3,fail=0.1")
+    POMDP(8 states, 4 actions, 9 observations, emission='departure')
+    """
     name, _, options = text.strip().replace("_", "-").partition(":")
     if name not in _BUILDERS:
         raise UsageError(f"unknown domain {name!r}; known: {', '.join(NAMES)} (parameters as tmaze:rooms=3)")

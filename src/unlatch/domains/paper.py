@@ -26,7 +26,16 @@ __all__ = [
 
 def tiger() -> POMDP:
     """Two doors, one tiger. Listening costs 1 and is right with .85; opening a door pays 10 or costs 100,
-    then the tiger is placed anew and the sound is a coin flip."""
+    then the tiger is placed anew and the sound is a coin flip.
+
+    Examples
+    --------
+    >>> from unlatch import domains
+    >>> domains.tiger()
+    POMDP(2 states, 3 actions, 6 observations, emission='departure')
+    >>> domains.tiger().action_names
+    ('listen', 'open-left', 'open-right')
+    """
     states = ("tiger-left", "tiger-right")
     anew = {"tiger-left": 0.5, "tiger-right": 0.5}
 
@@ -55,6 +64,12 @@ def tmaze(rooms: int = 1, fail: float = 0.0) -> POMDP:
 
     ``rooms`` rooms a corridor, so 2 (rooms + 1) states. With ``fail`` the actions up and down have no
     effect on the junction with that probability, which makes them full-rank.
+
+    Examples
+    --------
+    >>> from unlatch import domains
+    >>> domains.tmaze(rooms=6)  # two states for every room, and two more
+    POMDP(14 states, 4 actions, 12 observations, emission='departure')
     """
     whole_number("rooms", rooms, least=1)
     real_number("fail", fail, 0.0, 1.0)
@@ -96,6 +111,12 @@ def sense_float_reset(states: int = 3, reward: bool = True) -> POMDP:
     """A line of states of which only the first shows itself; float wanders, reset goes home, sense looks.
 
     With ``reward``, leaving state 1 pays 1.
+
+    Examples
+    --------
+    >>> from unlatch import domains
+    >>> domains.sense_float_reset(4)
+    POMDP(4 states, 3 actions, 3 observations, emission='departure')
     """
     whole_number("states", states, least=2)
     require_room(states=states, actions=3, symbols=4)
@@ -121,12 +142,26 @@ def sense_float_reset(states: int = 3, reward: bool = True) -> POMDP:
 
 
 def directional_hallway() -> POMDP:
-    """Three places; in the middle one, what is seen is the end that the agent heads for."""
+    """Three places; in the middle one, what is seen is the end that the agent heads for.
+
+    Examples
+    --------
+    >>> from unlatch import domains
+    >>> domains.directional_hallway().state_names
+    ('left', 'middle', 'right')
+    """
     return _hallway(middle_ahead=0.8)
 
 
 def noisy_hallway() -> POMDP:
-    """Three places; in the middle one, what is seen is a coin flip."""
+    """Three places; in the middle one, what is seen is a coin flip.
+
+    Examples
+    --------
+    >>> from unlatch import domains
+    >>> domains.noisy_hallway().observation_names
+    ('end-left', 'end-right')
+    """
     return _hallway(middle_ahead=0.5)
 
 
@@ -166,6 +201,15 @@ def unidentifiable_pair() -> tuple[POMDP, POMDP]:
 
     Sense-Float-Reset with three states, no rewards and a perturbed float, and its image under a
     similarity that mixes states 1 and 2. No log can tell one from the other.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import unlatch
+    >>> one, other = unlatch.domains.unidentifiable_pair()
+    >>> hankels = [unlatch.exact_hankel(each, history_length=2, test_length=2) for each in (one, other)]
+    >>> one == other, np.allclose(hankels[0].matrix.toarray(), hankels[1].matrix.toarray())
+    (False, True)
     """
     plain = sense_float_reset(3, reward=False)
     transitions = plain.transitions.copy()

@@ -94,6 +94,12 @@ def random_room(
         See `room`.
     rng : int or numpy.random.Generator
         Of the layout.
+
+    Examples
+    --------
+    >>> from unlatch import domains
+    >>> domains.random_room(6, 8, rng=0)
+    POMDP(48 states, 4 actions, 4 observations, emission='arrival')
     """
     rows = whole_number("rows", rows, least=1)
     columns = whole_number("columns", columns, least=1)

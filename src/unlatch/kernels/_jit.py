@@ -18,6 +18,7 @@ from unlatch.errors import MissingDependencyError
 try:
     from numba import config, njit
     from numba.core.caching import IndexDataCacheFile
+    from numba.cpython.unsafe.numbers import trailing_zeros as _trailing_zeros
     from numba.cpython.unsafe.tuple import tuple_setitem
 except ImportError as error:
     raise MissingDependencyError(
@@ -121,6 +122,18 @@ def inlined(function: Callable[..., Any]) -> Any:
     return _compiled(function, forceinline=True)
 
 
+def bare(function: Callable[..., Any]) -> Any:
+    """A kernel that allocates nothing, takes no views and keeps no array: it counts no references, which spares most of
+    the time to compile one that is handed many arrays."""
+    return _compiled(function, _nrt=False)
+
+
+def inner(function: Callable[..., Any]) -> Any:
+    """A `bare` kernel that only other kernels call, compiled without the way in from Python, which for one that is
+    handed many arrays is longer than the kernel. Tests call it as ``py_func``."""
+    return _compiled(function, _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+
+
 def _compiled(function: Callable[..., Any], **options: Any) -> Any:
     if os.environ.get(NO_CACHE, "0") != "0":
         return njit(nogil=True, **options)(function)
@@ -140,3 +153,12 @@ def _with_item(items: tuple[Any, ...], index: int, item: Any) -> tuple[Any, ...]
 
 with_item: Any = _with_item if config.DISABLE_JIT else tuple_setitem  # type: ignore[attr-defined]
 """A tuple with one item replaced, for kernels whose tuples stay in registers."""
+
+
+def _zeros_at_the_end(word: Any) -> int:
+    """The zero bits below the lowest one: what numba's ``trailing_zeros`` is to compiled code."""
+    return (int(word) & -int(word)).bit_length() - 1
+
+
+trailing_zeros: Any = _zeros_at_the_end if config.DISABLE_JIT else _trailing_zeros  # type: ignore[attr-defined]
+"""How many zero bits a word ends in; of a word that is not zero."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from unlatch.kernels._jit import kernel
+from unlatch.kernels._jit import kernel, trailing_zeros
 
 QUOTE, LF, CR = 34, 10, 13
 PLUS, MINUS, POINT, ZERO, NINE, BIG_E, SMALL_E = 43, 45, 46, 48, 57, 69, 101
@@ -34,6 +34,139 @@ EXACT_TENS = np.array([float(f"1e{k}") for k in range(23)])
 
 _MOST_DIGITS = 1 << 53
 _FAR = 100_000
+
+
+WORD = 8
+"""Bytes that are looked at together."""
+
+KEY_WORDS = 3
+"""Words that a symbol may have to be told by them alone."""
+
+UNKNOWN, EMPTY = -2, -1
+"""The code of a cell that the table of keys does not know, and of an empty one."""
+
+_ONES = np.uint64(0x0101010101010101)
+_HIGHS = np.uint64(0x8080808080808080)
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+_ONE, _SEVEN, _EIGHT, _SHIFT = np.uint64(1), np.uint64(7), np.uint64(8), np.uint64(29)
+_ZERO = np.uint64(0)
+
+
+@kernel
+def scan_rows(  # type: ignore[no-untyped-def]
+    words, stop, position, delimiter, longest, column_of, coded, keys, slots, starts, ends, codes
+):
+    """Find rows of plain cells (no quotes, no carriage returns, no zero bytes) and look up those of symbols.
+
+    ``words[i]`` are the eight bytes from ``i`` on, the first the lowest; ``stop`` is the number of bytes. Of a column
+    with ``coded[c]``, ``codes[c, r]`` receives the code of the key (the cell's bytes as words) in ``keys[c]`` and
+    ``slots[c]``, or one of the two above. Stops before a row that is blank, ragged, too long, or not whole at a
+    distance of eight bytes from the end: `find_rows` looks closer.
+
+    Returns (position of the next row, rows).
+    """
+    commas = np.uint64(delimiter) * _ONES
+    ends_of_lines = np.uint64(LF) * _ONES
+    mask = slots.shape[1] - 1
+    fields = column_of.shape[0]
+    last = stop - WORD
+    rows = 0
+    while rows < codes.shape[1]:
+        i = position
+        good = True
+        for field in range(fields):
+            first = i
+            w0 = _ZERO
+            w1 = _ZERO
+            w2 = _ZERO
+            count = 0
+            hit = _ZERO
+            word = _ZERO
+            while i <= last:
+                word = words[i]
+                x = word ^ commas
+                y = word ^ ends_of_lines
+                hit = (((x - _ONES) & ~x) | ((y - _ONES) & ~y)) & _HIGHS
+                if hit != _ZERO:
+                    break
+                if count == 0:
+                    w0 = word
+                elif count == 1:
+                    w1 = word
+                else:
+                    w2 = word
+                count += 1
+                i += WORD
+            if hit == _ZERO:
+                good = False
+                break
+            bits = np.uint64(trailing_zeros(hit)) - _SEVEN
+            part = word & ((_ONE << bits) - _ONE)
+            if count == 0:
+                w0 = part
+            elif count == 1:
+                w1 = part
+            elif count == 2:
+                w2 = part
+            elif part != _ZERO:
+                count += 1
+            i += np.int64(bits >> np.uint64(3))
+            is_end = ((word >> bits) & np.uint64(255)) == np.uint64(LF)
+            if is_end != (field == fields - 1) or (is_end and i == position):
+                good = False
+                break
+            column = column_of[field]
+            if column >= 0:
+                starts[column, rows] = first
+                ends[column, rows] = i
+                if coded[column]:
+                    code = np.int64(UNKNOWN)
+                    if i == first:
+                        code = np.int64(EMPTY)
+                    elif i - first <= WORD * KEY_WORDS:
+                        value = (w0 ^ (w1 * _MIX) ^ ((w2 + _ONE) * (_MIX ^ _ONES))) * _MIX
+                        slot = np.int64(value >> _SHIFT) & mask
+                        while slots[column, slot] >= 0:
+                            if (
+                                keys[column, slot, 0] == w0
+                                and keys[column, slot, 1] == w1
+                                and keys[column, slot, 2] == w2
+                            ):
+                                code = slots[column, slot]
+                                break
+                            slot = (slot + 1) & mask
+                    codes[column, rows] = code
+            i += 1
+        if not good or i - position > longest:
+            break
+        position = i
+        rows += 1
+    return position, rows
+
+
+@kernel
+def enter_key(keys, slots, w0, w1, w2, code):  # type: ignore[no-untyped-def]
+    """Enter a symbol into the table that `scan_rows` looks in; there must be room."""
+    mask = slots.shape[0] - 1
+    value = (w0 ^ (w1 * _MIX) ^ ((w2 + _ONE) * (_MIX ^ _ONES))) * _MIX
+    slot = np.int64(value >> _SHIFT) & mask
+    while slots[slot] >= 0:
+        slot = (slot + 1) & mask
+    keys[slot, 0] = w0
+    keys[slot, 1] = w1
+    keys[slot, 2] = w2
+    slots[slot] = code
+
+
+@kernel
+def look_up(table, codes, out):  # type: ignore[no-untyped-def]
+    """``out[i] = table[codes[i]]``; how many of these are negative."""
+    negative = 0
+    for i in range(codes.shape[0]):
+        entry = table[codes[i]]
+        negative += entry < 0
+        out[i] = entry
+    return negative
 
 
 @kernel

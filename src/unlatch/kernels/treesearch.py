@@ -50,6 +50,7 @@ class Problem(NamedTuple):
     expected: Floats  # (actions, k): expected reward of an action, linear in the belief
     legal: Ints  # actions to choose from
     sampling: int
+    leaves: Floats  # (vectors, k): values to end a simulation with, the largest of them; none: act at random instead
 
 
 class Settings(NamedTuple):
@@ -413,12 +414,25 @@ def back_up(visits, values, nodes, actions, rewards, length, tail, discount):  #
 
 
 @kernel
+def leaf_value(leaves, belief):  # type: ignore[no-untyped-def]
+    """The largest product of ``belief`` with a row of ``leaves``."""
+    highest = -np.inf
+    for i in range(leaves.shape[0]):
+        total = 0.0
+        for j in range(belief.shape[0]):
+            total += leaves[i, j] * belief[j]
+        highest = max(highest, total)
+    return highest
+
+
+@kernel
 def search(problem, settings, tree, belief, simulations, random):  # type: ignore[no-untyped-def]
     """Grow ``tree`` by ``simulations`` simulations from ``belief``.
 
     A simulation walks down the tree while it knows the history, adds the first history that it does not
     know, and acts at random for the rest of the window, in stretches: where one window takes longer than Ctrl-C should
-    wait, this function is run as Python, and every stretch is a kernel call.
+    wait, this function is run as Python, and every stretch is a kernel call. With ``leaves`` it ends there instead,
+    with the value of where it has come to: of the state, if there is one row of them, else of the exact belief.
     """
     k = belief.shape[0]
     longest = min(settings.depth, tree.size[0] + simulations + 1)
@@ -437,12 +451,13 @@ def search(problem, settings, tree, belief, simulations, random):  # type: ignor
     visits, values = tree.visits, tree.values
     horizon, discount = settings.depth, settings.discount
     by_state = problem.sampling == BY_STATE
+    leaves, valued = problem.leaves, problem.leaves.shape[0]
     state = 0
     closing = 0.0
     for _ in range(simulations):
         if by_state:
             state = draw_cumulative(starting, uniform(random))
-        else:
+        if not by_state or valued > 1:
             copy_into(particle, belief)
         node = 0
         observation = 0
@@ -453,6 +468,10 @@ def search(problem, settings, tree, belief, simulations, random):  # type: ignor
                 observation = draw_row(shown, action, state, uniform(random))
                 reward = symbol_rewards[action, observation] + cell_rewards[action, state]
                 state = draw_following(following, action, observation, state, uniform(random))
+                if valued > 1 and advance(
+                    problem.updates, problem.final, particle, action, observation, after
+                ):
+                    copy_into(particle, after)
             else:
                 observation, reward = step_belief(problem, action, particle, masses, chances, after, random)
             nodes[length], actions[length], rewards[length] = node, action, reward
@@ -467,6 +486,11 @@ def search(problem, settings, tree, belief, simulations, random):  # type: ignor
         weight = 1.0
         last = rewards[length - 1]
         left = horizon - length
+        if valued > 0:
+            left = 0
+            last = 0.0  # nothing is missing from what is kept
+            if observation >= 0:
+                tail = leaves[0, state] if by_state and valued == 1 else leaf_value(leaves, particle)
         while left > 0 and observation >= 0:
             steps = min(left, settings.stretch)
             if by_state:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -11,12 +11,14 @@ from typing import Any, Literal
 import numpy as np
 
 from unlatch import linalg
-from unlatch.arrays import own_errstate
+from unlatch.arrays import Floats, own_errstate
 from unlatch.core import html
 from unlatch.core.arguments import checked_log
 from unlatch.core.budget import Budget
 from unlatch.core.diagnostics import Diagnostics
 from unlatch.core.evidence import Evidence
+from unlatch.core.identification import QUICK_STATES, Identification
+from unlatch.core.intervals import Intervals
 from unlatch.core.partition import Partition
 from unlatch.core.pomdp import POMDP, Emission
 from unlatch.core.psr import PSR
@@ -26,8 +28,14 @@ from unlatch.engines.engine import engine_of
 from unlatch.errors import NotLearnableError, NumericalError, ResourceLimitError, UnlatchError, UsageError
 from unlatch.learn.examine.log import examine, refuse_deterministic_policy
 from unlatch.learn.examine.model import examine_model
-from unlatch.learn.identify.certificate import Certificate, certify_learned
 from unlatch.learn.identify.entries import NOTICEABLE, Undetermined, undetermined_entries
+from unlatch.learn.identify.learned import identify_learned, support_for_proof
+from unlatch.learn.identify.support import ZeroSupport
+from unlatch.learn.intervals.covariance import Covariance
+from unlatch.learn.intervals.design import Needs
+from unlatch.learn.intervals.fit import Fit
+from unlatch.learn.intervals.sets import open_sets
+from unlatch.learn.intervals.uncertainty import Uncertainty
 from unlatch.learn.likelihood.objective import Hypothesis
 from unlatch.learn.likelihood.parameters import ExpectedCounts, parameters_of
 from unlatch.learn.likelihood.refine import made_possible
@@ -56,6 +64,9 @@ seconds: a limit is kept to within two seconds, and their answer, the first, is 
 _A_TRACE = 1e-6
 """What a spectral model gives to everything if its log is impossible otherwise: far less than any of its errors."""
 
+_FOR_THE_SANDWICH = 150
+"""Numbers up to which intervals of a model that does not fit are taken by differences too, two passes for each."""
+
 _FOR_THE_FIT = 0.5
 """Seconds that the examination of the fit may take though time is up: most models take less, and it is worth them."""
 
@@ -71,7 +82,7 @@ class LearnResult:
     pomdp : POMDP
     partition : Partition
         Its observability partition: states in one cell show the same, within noise, under every full-rank action. With
-        no such action all states are in one cell, but for terminal ones, and it says nothing: see ``certificate``.
+        no such action all states are in one cell, but for terminal ones, and it says nothing: see ``identified``.
     full_rank_actions : tuple of int
         Actions whose transition matrix has full rank beyond noise.
     log_likelihood : float
@@ -93,6 +104,21 @@ class LearnResult:
         What was noticed, repaired or left open.
     log : Trajectory or None
         What it was learned from, for `resume`; None if that is in files. It is not saved with the model.
+    zero_support : ZeroSupport or None
+        What the log says about every probability that is zero; None if there was no time to ask, and for the plain
+        spectral model.
+    shared : bool
+        Whether the states show the same under every action, so that their rows were learned from all at once.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> log = unlatch.simulate(unlatch.domains.tiger(), 20_000, rng=0)
+    >>> result = unlatch.learn_pomdp(log, refine=None, rng=0)  # the spectral model alone, which is instant
+    >>> result.states, result.partition, result.seed
+    (2, Partition({0}, {1}), 0)
+    >>> result.pomdp.transitions.shape, result.pomdp.observations.shape
+    ((3, 2, 2), (3, 2, 6))
     """
 
     pomdp: POMDP
@@ -108,6 +134,8 @@ class LearnResult:
     complete: bool = True
     seed: int | None = None
     diagnostics: Diagnostics = field(default_factory=Diagnostics)
+    zero_support: ZeroSupport | None = None
+    shared: bool = False
     log: Trajectory | None = field(default=None, repr=False)
 
     @property
@@ -123,13 +151,96 @@ class LearnResult:
         return undetermined_entries(self.pomdp, self.partition, tolerance=NOTICEABLE)
 
     @cached_property
-    def certificate(self) -> Certificate:
-        """Whether ``pomdp`` is the only model near itself with its process: proved, refuted, or not examined.
+    def identified(self) -> Identification:
+        """What the log determines of ``pomdp``: whether another model near would explain it as well.
 
-        Needs no action of full rank. States that noise alone tells apart count as alike. It rests on the zeros that it
-        names, which are estimates.
+        Needs no action of full rank. States that noise alone tells apart count as alike. Zeros carry a proof only if
+        the log had opportunities enough to show them, and are named with their number.
         """
-        return certify_learned(self.pomdp, self.steps)
+        return identify_learned(self.pomdp, self.steps, self.zero_support)
+
+    @cached_property
+    def uncertainty(self) -> Uncertainty:
+        """What the log says about every number of ``pomdp``, and about whatever is computed from them.
+
+        Where the model does not fit its log (the note ``poor_fit``) and has few numbers, by a method that holds all the
+        same; ``uncertainty.method`` says which.
+        """
+        if self.search is None:
+            raise UsageError(
+                "the spectral model is no maximum of the likelihood, and intervals are about that: learn with "
+                "refine='auto'"
+            )
+        fit = Fit.of(self.pomdp, self.search.hypothesis.log, shared=self.shared)
+        numbers = sum(int(flags.sum()) for flags in fit.free)
+        misfit = "poor_fit" in self.diagnostics and numbers <= _FOR_THE_SANDWICH
+        sets, examined = open_sets(self.pomdp, self.identified if self.states <= QUICK_STATES else None)
+        return Uncertainty(fit, "sandwich" if misfit else "scores", sets, examined)
+
+    def intervals(self, level: float = 0.9) -> Intervals:
+        """An interval and a verdict for every number of ``pomdp``.
+
+        ``.transitions``, ``.observations`` and ``.initial`` have the shape of the model's arrays and a last axis for
+        the least and the greatest value. What no log determines has a set; what this one says nothing about, [0, 1].
+        Takes about three passes over the log; the log is kept for it, but not saved with a model.
+
+        Examples
+        --------
+        >>> from unlatch import domains, learn_pomdp, simulate
+        >>> result = learn_pomdp(simulate(domains.tiger(), 5_000, rng=0), rng=0)
+        >>> result.intervals().transitions.shape
+        (3, 2, 2, 2)
+        """
+        if level not in self._stated:
+            self._stated[level] = self.uncertainty.intervals(level)
+        return self._stated[level]
+
+    @cached_property
+    def _stated(self) -> dict[float, Intervals]:
+        """Intervals that were asked for, by their level."""
+        return {}
+
+    @property
+    def stated(self) -> Intervals | None:
+        """The intervals that go into a model file: the last that were asked for, else those of 90 %; None where there
+        are none, or where the work was cut short and nobody asked."""
+        if self._stated:
+            return list(self._stated.values())[-1]
+        if self.search is None or not self.complete:
+            return None
+        try:
+            return self.intervals()
+        except (NumericalError, ResourceLimitError):
+            return None
+
+    def covariance(self) -> Covariance:
+        """Joint covariance of the numbers of ``pomdp`` that are neither fixed nor at the edge; ``.entries`` says what
+        every index stands for."""
+        return self.uncertainty.covariance()
+
+    def draws(self, n: int, *, rng: RandomSource = None) -> list[POMDP]:
+        """Models as the log leaves them possible; see `Uncertainty.draws`."""
+        return self.uncertainty.draws(n, rng=rng)
+
+    def interval_of(
+        self, function: Callable[[POMDP], Any], *, level: float = 0.9, rng: RandomSource = 0, **options: Any
+    ) -> Floats:
+        """The interval of anything that is computed from a model; see `Uncertainty.interval_of`.
+
+        Examples
+        --------
+        >>> from unlatch import domains, learn_pomdp, simulate
+        >>> result = learn_pomdp(simulate(domains.tiger(), 5_000, rng=0), rng=0)
+        >>> low, high = result.interval_of(lambda model: model.stationary()[0])
+        >>> bool(low < 0.5 < high)
+        True
+        """
+        return self.uncertainty.interval_of(function, level=level, rng=rng, **options)
+
+    def needs(self, width: float, *, level: float = 0.9, rng: RandomSource = 0) -> Needs:
+        """How many more steps would bring the widest interval under ``width``, and which actions to take in them; see
+        `Uncertainty.needs`."""
+        return self.uncertainty.needs(width, level=level, rng=rng)
 
     def __repr__(self) -> str:
         return f"LearnResult({self.pomdp}, {self.partition}, {len(self.diagnostics)} diagnostics)"
@@ -518,13 +629,23 @@ def _refined(
         steps=hypothesis.steps,
         episodes=hypothesis.episodes,
         complete=found.complete and not budget.interrupted,
+        shared=found.counts.shared,
         diagnostics=_spectral_notes(spectral, refusal, found)
         + _untried_notes(log)
         + found.diagnostics
         + _limit_notes(found, budget, options)
         + fit
         + _neither_notes(found, fit),
+        zero_support=_supported(pomdp, found, budget),
     )
+
+
+def _supported(pomdp: POMDP, found: Selection, budget: Budget) -> ZeroSupport | None:
+    """What the log says about the zeros of the model, if there is time to ask."""
+    with budget.extended(_FOR_THE_FIT).ending():
+        hypothesis = found.search.hypothesis
+        return support_for_proof(pomdp, hypothesis.log, hypothesis.likelihood())
+    return None
 
 
 def _examined(found: Selection, budget: Budget) -> tuple[POMDP, Diagnostics]:
@@ -682,6 +803,13 @@ def learn_psr(
     """Learn a linear PSR: predictions without hidden states. It knows nothing of endings and first observations.
 
     Parameters as in `learn_pomdp`.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> log = unlatch.simulate(unlatch.domains.tiger(), 20_000, rng=0)
+    >>> unlatch.learn_psr(log, rng=0)
+    PSR(rank 2, 3 actions, 6 observations)
     """
     generator, _ = resolve_rng(rng)
     _, hankel, factorization = factorize_log(

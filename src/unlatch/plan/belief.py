@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from unlatch.core.checks import frozen
 from unlatch.core.reward import Symbol
 from unlatch.core.symbols import plain_observations
 from unlatch.errors import BeliefCollapseError, BeliefCollapseWarning, DataError, UsageError
-from unlatch.plan.problem import PlanningProblem
+from unlatch.plan.problem import TrackedProblem
 
 __all__ = ["BeliefTracker", "OnCollapse"]
 
@@ -29,14 +29,14 @@ class BeliefTracker:
     over.
     """
 
-    def __init__(self, problem: PlanningProblem, on_collapse: OnCollapse) -> None:
+    def __init__(self, problem: TrackedProblem, on_collapse: OnCollapse) -> None:
         if on_collapse not in get_args(OnCollapse):
             raise UsageError(f"on_collapse must be 'raise', 'reset' or 'mix', got {on_collapse!r}")
         self.policy = get_args(OnCollapse).index(on_collapse)
         self.collapses = 0
         self._told = False
         self._codes: dict[object, tuple[Ints, Ints]] = {}
-        self._problem = problem
+        self._problem: Any = problem
         self._belief = problem.initial.copy()
 
     @property
@@ -78,10 +78,23 @@ class BeliefTracker:
 
         After an impossible step the belief is what the policy makes of it.
         """
+        problem = self._problem
+        a = problem.action_code(action)
+        event, single = self._follow(a, observation, reward)
+        if event < 0:
+            name = problem.model.action_names[a]
+            self._count_collapse(
+                f"observation {_shown(problem, observation, reward)} after action {name!r}",
+                name,
+                _name(problem, observation),
+            )
+        return int(event) if single else -1
+
+    def _follow(self, a: int, observation: Symbol, reward: float | None) -> tuple[int, bool]:
+        """Advance the belief: the code of the event or -1, and whether one event at most agrees with what was seen."""
         from unlatch.kernels.treesearch import follow
 
         problem = self._problem
-        a = problem.action_code(action)
         kinds = self._event_codes(observation, reward)
         single = max(map(len, kinds)) <= 1
         if single:
@@ -90,7 +103,7 @@ class BeliefTracker:
         else:  # what somebody knows who cannot tell which it was
             updates, place = np.stack([problem.updates[a, codes].sum(axis=0) for codes in kinds])[None], 0
             going_on, ended = (kind if len(codes) else -1 for kind, codes in enumerate(kinds))
-        event = follow(
+        event: int = follow(
             updates,
             problem.final,
             problem.initial,
@@ -101,14 +114,7 @@ class BeliefTracker:
             going_on,
             ended,
         )
-        if event < 0:
-            name = problem.model.action_names[a]
-            self._count_collapse(
-                f"observation {_shown(problem, observation, reward)} after action {name!r}",
-                name,
-                _name(problem, observation),
-            )
-        return int(event) if single else -1
+        return event, single
 
     def _event_codes(self, observation: Symbol, reward: float | None) -> tuple[Ints, Ints]:
         """Looked up once for whatever the model knows."""
@@ -119,7 +125,7 @@ class BeliefTracker:
             repr(reward),
         )  # hashable, whatever they are
         if key not in self._codes:
-            found = self._problem.event_codes(observation, reward)
+            found: tuple[Ints, Ints] = self._problem.event_codes(observation, reward)
             if not any(map(len, found)):
                 return found
             self._codes[key] = found
@@ -154,7 +160,8 @@ class BeliefTracker:
         model, beginning = self._problem.model, self._problem.beginning
         if action is None:
             return () if beginning is None else beginning.names
-        return model.observation_names + plain_observations(model.observation_names, model.symbol_rewards)
+        names: tuple[str, ...] = model.observation_names
+        return names + plain_observations(names, model.symbol_rewards)
 
     def state(self) -> dict[str, object]:
         """What `restore` needs, as plain numbers and lists."""
@@ -175,10 +182,10 @@ class BeliefTracker:
         self._belief, self.collapses = belief, collapses
 
 
-def _name(problem: PlanningProblem, observation: Symbol) -> str:
+def _name(problem: TrackedProblem, observation: Symbol) -> str:
     return observation if isinstance(observation, str) else problem.model.observation_names[observation]
 
 
-def _shown(problem: PlanningProblem, observation: Symbol, reward: float | None) -> str:
-    paid = "" if reward is None or problem.events.paid is None else f" with reward {reward:g}"
+def _shown(problem: TrackedProblem, observation: Symbol, reward: float | None) -> str:
+    paid = "" if reward is None or not problem.pays else f" with reward {reward:g}"
     return f"{_name(problem, observation)!r}{paid}"

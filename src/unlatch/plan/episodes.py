@@ -24,6 +24,7 @@ from unlatch.core.random import RandomSource, resolve_rng
 from unlatch.core.reward import Reward, Symbol, symbol_code
 from unlatch.core.symbols import plain_observations
 from unlatch.errors import BeliefCollapseError, BeliefCollapseWarning, UsageError
+from unlatch.plan.environments import Mapper, is_environment, play_environment
 from unlatch.plan.events import Events, events_of, known_beginning
 from unlatch.plan.pouct import POUCT
 from unlatch.plan.problem import Untried
@@ -46,6 +47,20 @@ class Planner(Protocol):
     it pays one, and either only to a planner whose method has a parameter ``observation`` or ``reward`` for it. An
     observation that the planner cannot follow raises `BeliefCollapseError`; a planner that goes on by itself may count
     such events in ``collapses``.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> class Listener:
+    ...     def reset(self, observation=None): ...
+    ...
+    ...     def action(self):
+    ...         return "listen"
+    ...
+    ...     def observe(self, action, observation, reward=None): ...
+    ...
+    >>> unlatch.run_episodes(unlatch.domains.tiger(), Listener(), episodes=2, steps=10, rng=0).mean
+    -10.0
     """
 
     def reset(self, observation: Symbol | None = None) -> None: ...
@@ -74,6 +89,16 @@ class Episodes:
     state_names : tuple of str
     seed : int or None
         The seed of the true system's chances, unless a generator was passed.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> tiger = unlatch.domains.tiger()
+    >>> played = unlatch.run_episodes(tiger, unlatch.ExactPlanner(tiger, horizon=10), episodes=3, steps=10, rng=0)
+    >>> played.rewards
+    array([ 1., 12., 23.])
+    >>> played.lengths
+    array([10, 10, 10])
     """
 
     rewards: Floats
@@ -137,14 +162,14 @@ class Episodes:
     @property
     @own_errstate
     def share_of_time(self) -> Floats:
-        """Share of all steps spent in every true state, shape (states,)."""
-        result: Floats = self.occupancy.sum(axis=0) / self.occupancy.sum()
+        """Share of all steps spent in every true state, shape (states,); empty where these are hidden."""
+        result: Floats = self.occupancy.sum(axis=0) / max(self.occupancy.sum(), 1)
         return result
 
 
 @own_errstate
 def run_episodes(
-    truth: POMDP,
+    truth: POMDP | Any,
     planner: Planner,
     *,
     episodes: int,
@@ -153,8 +178,10 @@ def run_episodes(
     rng: RandomSource = None,
     on_collapse: str = "reset",
     untried: Untried = "exclude",
+    action_map: Mapper | None = None,
+    observation_map: Mapper | None = None,
 ) -> Episodes:
-    """Let ``planner`` act in ``truth``.
+    """Let ``planner`` act in ``truth``: a POMDP, or an environment in the manner of Gymnasium.
 
     The planner is reset before every episode, sees only what the true system shows, and is judged by
     ``reward`` on the true system: its states, its symbols. What the planner itself pursues does not matter
@@ -162,7 +189,9 @@ def run_episodes(
 
     Parameters
     ----------
-    truth : POMDP
+    truth : POMDP or environment
+        An environment is anything with ``reset(seed=...)`` and ``step(action)`` that return what Gymnasium's do. It
+        keeps the score itself, and its states stay hidden: ``occupancy`` is empty. The planner needs a ``model``.
     planner : Planner
         `POUCT`, `ExactPlanner` or anything with ``reset()``, ``action()`` and ``observe(action,
         observation)``; see `Planner`.
@@ -178,15 +207,39 @@ def run_episodes(
         impossible is counted in the result, without a warning.
     untried : "exclude" or "allow"
         If the truth is itself a learned model: whether to refuse actions that its log never tried.
+    action_map, observation_map : function or mapping, optional
+        Of an environment: from the name of an action to what ``step`` takes, and from what it shows to the name of an
+        observation. By default names that are numbers stand for these numbers, other actions for their place among the
+        model's, and observations go by their text if the model knows it, else by their number.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> tiger = unlatch.domains.tiger()
+    >>> played = unlatch.run_episodes(tiger, unlatch.ExactPlanner(tiger, horizon=10), episodes=200, steps=10, rng=0)
+    >>> round(played.mean, 1), round(played.standard_error, 1)
+    (8.2, 2.0)
     """
     episodes = whole_number("episodes", episodes, least=1)
     steps = whole_number("steps", steps, least=1)
     if on_collapse not in ("reset", "raise"):
         raise UsageError(f"on_collapse must be 'reset' or 'raise', got {on_collapse!r}")
-    if not isinstance(truth, POMDP):
-        raise UsageError(f"the true system must be a POMDP, got {type(truth).__name__}")
+    if not isinstance(truth, POMDP) and not is_environment(truth):
+        raise UsageError(
+            f"the true system must be a POMDP, or an environment with reset and step, got {type(truth).__name__}"
+        )
     if untried not in get_args(Untried):
         raise UsageError(f"untried must be 'exclude' or 'allow', got {untried!r}")
+    if not isinstance(truth, POMDP):
+        if reward is not None:
+            raise UsageError(
+                "an environment keeps its own score: leave the reward out, or wrap the environment"
+            )
+        return _in_environment(truth, planner, episodes, steps, rng, action_map, observation_map, on_collapse)
+    if action_map is not None or observation_map is not None:
+        raise UsageError(
+            "a POMDP's symbols go by their names: action_map and observation_map are for environments"
+        )
     require_memory(
         8 * episodes * (truth.n_states + 4), f"the scores of {episodes} episodes", "run fewer episodes"
     )
@@ -203,6 +256,44 @@ def run_episodes(
         lengths=frozen(scores.lengths),
         ended=frozen(scores.ended),
         state_names=truth.state_names,
+        seed=seed,
+    )
+
+
+def _in_environment(
+    environment: Any,
+    planner: Any,
+    episodes: int,
+    steps: int,
+    rng: RandomSource,
+    action_map: Mapper | None,
+    observation_map: Mapper | None,
+    on_collapse: str,
+) -> Episodes:
+    if not hasattr(getattr(planner, "model", None), "action_names"):
+        raise UsageError(
+            "to act in an environment, a planner needs the model whose names it speaks: planner.model"
+        )
+    generator, seed = resolve_rng(rng)
+    knows = known_beginning(planner.model) is not None
+    played = play_environment(
+        environment,
+        planner,
+        episodes=episodes,
+        steps=steps,
+        seed=int(generator.integers(2**31)),
+        tells=(knows and _takes(planner.reset, "observation"), _takes(planner.observe, "reward")),
+        action_map=action_map,
+        observation_map=observation_map,
+        on_collapse=on_collapse,
+    )
+    return Episodes(
+        rewards=frozen(np.array([one.total for one in played])),
+        occupancy=frozen(np.zeros((episodes, 0), dtype=np.int64)),
+        collapses=frozen(np.array([one.collapses for one in played], dtype=np.int64)),
+        lengths=frozen(np.array([one.length for one in played], dtype=np.int64)),
+        ended=frozen(np.array([one.ended for one in played], dtype=bool)),
+        state_names=(),
         seed=seed,
     )
 

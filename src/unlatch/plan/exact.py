@@ -75,6 +75,16 @@ class ExactPlanner:
     ------
     ResourceLimitError
         When planning, if there are more beliefs than ``max_beliefs`` at every accepted distance.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> tiger = unlatch.domains.tiger()
+    >>> planner = unlatch.ExactPlanner(tiger, horizon=10)
+    >>> round(planner.value(), 3)
+    9.438
+    >>> tiger.action_names[planner.action([0.97, 0.03], steps_left=3)]
+    'listen'
     """
 
     def __init__(
@@ -111,6 +121,11 @@ class ExactPlanner:
         return self._problem.actions
 
     @property
+    def discount(self) -> float:
+        """What a reward one step later counts for."""
+        return self._limits.discount
+
+    @property
     def belief(self) -> Floats:
         """The exact belief after the steps observed so far."""
         return self._tracker.belief
@@ -128,6 +143,20 @@ class ExactPlanner:
         """
         self._look_up(self._problem.initial, self.horizon)
         return float(self._problem.unscaled(np.array([self._plans[0].error]))[0])
+
+    def for_model(self, model: Model) -> ExactPlanner:
+        """A planner with the same reward and options for another model."""
+        limits = self._limits
+        return ExactPlanner(
+            model,
+            self.reward,
+            self.horizon,
+            discount=limits.discount,
+            actions=self.actions,
+            untried="allow",  # those that are left out are left out above
+            max_beliefs=limits.max_beliefs,
+            tolerance=limits.tolerance,
+        )
 
     def reset(self, observation: Symbol | None = None) -> None:
         """Begin a new episode: the initial belief, the whole horizon ahead. ``observation`` is what was shown before

@@ -37,6 +37,13 @@ def states_where(
     ------
     UsageError
         If no state fits; the message tells what every state shows.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> hallway = unlatch.domains.directional_hallway()
+    >>> unlatch.states_where(hallway, "argmax", {"left": "end-left", "right": "end-right"})
+    (1,)
     """
     if rule != "argmax":
         raise UsageError(f"unknown rule {rule!r}: the only one is 'argmax'")
@@ -56,7 +63,15 @@ def states_where(
 @own_errstate
 def most_ambiguous_state(model: POMDP | PartitionModel) -> int:
     """The state whose observations have the largest entropy, summed over actions; the first one of equals. Terminal
-    states are left out."""
+    states are left out.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> hallway = unlatch.domains.noisy_hallway()
+    >>> hallway.state_names[unlatch.most_ambiguous_state(hallway)]
+    'middle'
+    """
     rows = _observation_rows(model)
     logs = np.log(np.where(rows > 0, rows, 1.0))
     entropy = np.where(_acted_in(model), -(rows * logs).sum(axis=(0, 2)), -1.0)

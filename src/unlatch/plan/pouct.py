@@ -22,15 +22,21 @@ from unlatch.core.random import RandomSource, resolve_rng
 from unlatch.core.reward import Model, Reward, Symbol
 from unlatch.errors import DataError, UsageError
 from unlatch.plan.belief import BeliefTracker, OnCollapse
+from unlatch.plan.leaves import automatic_depth, leaf_vectors, warn_if_short_sighted
 from unlatch.plan.problem import PlanningProblem, Untried, planning_problem
 
 if TYPE_CHECKING:
     from unlatch.kernels.treesearch import Problem, Settings, Tree, World
+    from unlatch.plan.policy import Policy
 
 __all__ = ["POUCT", "SearchResult"]
 
 Bonus = Literal["polynomial", "ucb1"]
 Sampling = Literal["state", "belief"]
+Leaf = Literal["rollout", "mdp", "solver"]
+
+_PATIENCE = 8
+"""With leaves that are valued for ever, how many windows a reward may lie ahead before waiting for it costs a tenth."""
 
 _NEGLIGIBLE = 1e-6
 """Weight of a reward below which the steps that earn it are not simulated."""
@@ -49,9 +55,16 @@ _STEPS_PER_CALL = 1 << 20
 class SearchResult:
     """What one search found at its root.
 
-    ``values`` holds the mean return of every action as the search weighs it (an action never tried: its
-    expected immediate reward; an illegal one: minus infinity), ``visits`` how often each was tried, kept
+    ``values`` (actions,) holds the mean return of every action as the search weighs it (an action never tried: its
+    expected immediate reward; an illegal one: minus infinity), ``visits`` (actions,) how often each was tried, kept
     simulations included. ``depth`` is the most steps that a simulation took inside the tree.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> found = unlatch.POUCT(unlatch.domains.tiger(), rng=0).search()
+    >>> found.action, int(found.visits.sum()), found.values.round(0)
+    (0, 1000, array([  -5.,  -83., -119.]))
     """
 
     action: int
@@ -73,8 +86,13 @@ class POUCT:
         By default the reward that the model learned.
     simulations : int
         Simulations per search.
-    depth : int
-        Steps that a simulation looks ahead. With a discount it is cut where rewards weigh less than 1e-6.
+    depth : int or "auto"
+        Steps that a simulation looks ahead. With a discount it is cut where rewards weigh less than 1e-6. "auto" takes
+        twice the steps to the best-paying state, and values leaves by ``leaf="solver"``.
+    leaf : "rollout", "mdp", "solver" or Policy, optional
+        What a simulation ends with beyond the tree: actions at random for the rest of the window (the default with a
+        number as depth), what the state would be worth if it were seen, what a quick point-based plan is worth at the
+        exact belief, or the same of a `Policy` from `solve`. All but the first need a POMDP.
     exploration : "auto" or float
         The constant of the bonus, in units of the reward. "auto" takes it from the spread of returns, and
         with it the defaults of ``patience`` and ``reuse`` that go with a moving window. A number is the
@@ -114,6 +132,17 @@ class POUCT:
         The model and its reward as the arrays that the kernel computes with.
     settings : Settings
         How the search explores, in the kernel's units: depth as it was cut, rewards of at most one.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> tiger = unlatch.domains.tiger()
+    >>> planner = unlatch.POUCT(tiger, rng=0)
+    >>> tiger.action_names[planner.action()]
+    'listen'
+    >>> planner.observe("listen", "hear-left", reward=-1)
+    >>> planner.belief.round(2)
+    array([0.85, 0.15])
     """
 
     @own_errstate
@@ -123,7 +152,8 @@ class POUCT:
         reward: Reward | None = None,
         *,
         simulations: int = 1000,
-        depth: int = 3,
+        depth: int | Literal["auto"] = 3,
+        leaf: Leaf | Policy | None = None,
         exploration: float | Literal["auto"] = "auto",
         bonus: Bonus = "polynomial",
         sampling: Sampling | None = None,
@@ -151,7 +181,15 @@ class POUCT:
         self.tables = _tables(self._problem, _checked_sampling(sampling, model))
         most = whole_number("max_nodes", max_nodes, least=1, most=_MOST_VISITS)
         stretch = _steps_per_call(self.tables)
+        far = depth == "auto"
+        if depth == "auto":
+            depth = automatic_depth(self._problem)
+            patience = 1 - 1 / (_PATIENCE * depth) if patience is None and discount == 1 else patience
         self.settings = _settings(self._problem, depth, exploration, bonus, discount, patience, most, stretch)
+        leaves = leaf_vectors(self._problem, _checked_leaf(leaf, far, model), self.settings.discount)
+        self.tables = self.tables._replace(leaves=leaves)
+        if not len(leaves):
+            warn_if_short_sighted(self._problem, self.settings.depth)
         self._batch = max(1, stretch // self.settings.depth)
         self._tree = self._new_tree()
         if self.time_limit is not None:
@@ -420,7 +458,22 @@ def _tables(problem: PlanningProblem, sampling: int) -> Problem:
         expected=problem.expected,
         legal=problem.legal,
         sampling=sampling,
+        leaves=np.zeros((0, problem.rank)),
     )
+
+
+def _checked_leaf(leaf: Any, far: bool, model: Model) -> Any:
+    """How leaves are valued: as the caller says, else by the depth."""
+    if leaf is None:
+        return "solver" if far and isinstance(model, POMDP) else "rollout"
+    if isinstance(leaf, str):
+        if leaf not in get_args(Leaf):
+            raise UsageError(f"leaf must be 'rollout', 'mdp', 'solver' or a Policy, got {leaf!r}")
+        if leaf != "rollout" and not isinstance(model, POMDP):
+            raise UsageError(
+                f"leaf={leaf!r} values states, which a {type(model).__name__} does not tell apart; use leaf='rollout'"
+            )
+    return leaf
 
 
 def _checked_sampling(sampling: str | None, model: Model) -> int:

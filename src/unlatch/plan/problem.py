@@ -19,7 +19,7 @@ from unlatch.core.reward import Model, Reward, Symbol, symbol_code
 from unlatch.errors import DataError, NumericalError, UsageError
 from unlatch.plan.events import Beginning, Events, events_of, known_beginning, observation_codes
 
-__all__ = ["PlanningProblem", "Untried", "planning_problem"]
+__all__ = ["PlanningProblem", "TrackedProblem", "Untried", "legal_actions", "planning_problem"]
 
 Untried = Literal["exclude", "allow"]
 """Whether a planner may choose actions whose rows are placeholders, as the log never tried them."""
@@ -30,31 +30,15 @@ _POSSIBLE = 1e-12
 """Probability from which a symbol counts as one that an action can show."""
 
 
-@dataclass(frozen=True, eq=False)
-class PlanningProblem:
-    """The triple of a model, over its events, with a reward in units of its largest absolute value.
-
-    Without that scaling a reward of 1e308 would overflow and one of 1e-300 would drown in a bonus.
-    """
+class TrackedProblem:
+    """What following a belief needs to know of a model."""
 
     model: Model
-    reward: Reward
-    events: Events
     beginning: Beginning | None
     initial: Floats  # (k,)
     final: Floats  # (k,)
-    shows: Floats  # (actions, k, events): probability of an event, linear in the belief
-    labels: Ints  # (k,): cell of every coordinate
-    symbol_rewards: Floats  # (actions, events), scaled
-    cell_rewards: Floats  # (actions, cells), scaled
-    expected: Floats  # (actions, k): expected reward of an action, linear in the belief, scaled
     scale: float
     legal: Ints  # actions to choose from
-
-    @property
-    def updates(self) -> Floats:
-        """Shape (actions, events, k, k)."""
-        return self.events.updates
 
     @property
     def rank(self) -> int:
@@ -66,13 +50,9 @@ class PlanningProblem:
         return tuple(self.model.action_names[a] for a in self.legal)
 
     @property
-    def span(self) -> float:
-        """Largest minus smallest reward that one legal step can pay, scaled."""
-        shows = self.shows[self.legal]
-        rewards = self.symbol_rewards[self.legal][(np.abs(shows) > _POSSIBLE).any(axis=1)]
-        return (float(np.ptp(rewards)) if rewards.size else 0.0) + float(
-            np.ptp(self.cell_rewards[self.legal])
-        )
+    def pays(self) -> bool:
+        """Whether the model knows of rewards, so that one can be told."""
+        raise NotImplementedError
 
     @property
     def mixing(self) -> Floats:
@@ -104,11 +84,6 @@ class PlanningProblem:
         """The index of an action given by name or index."""
         return symbol_code("action", action, self.model.action_names)
 
-    def event_codes(self, observation: Symbol, reward: float | None) -> tuple[Ints, Ints]:
-        """The events that agree with what was seen: those after which the episode goes on, and those that end it."""
-        paid = None if reward is None else real_number("reward", reward, -_LARGEST, _LARGEST)
-        return self.events.showing(observation_codes(self.model, observation), paid)
-
     def first_chances(self, observation: Symbol) -> Floats:
         """The probability of a first observation in every state; zero for a name that is not known."""
         if self.beginning is None:
@@ -118,6 +93,51 @@ class PlanningProblem:
                 "reset without an observation"
             )
         return self.beginning.of(observation)
+
+
+@dataclass(frozen=True, eq=False)
+class PlanningProblem(TrackedProblem):
+    """The triple of a model, over its events, with a reward in units of its largest absolute value.
+
+    Without that scaling a reward of 1e308 would overflow and one of 1e-300 would drown in a bonus.
+    """
+
+    model: Model
+    reward: Reward
+    events: Events
+    beginning: Beginning | None
+    initial: Floats  # (k,)
+    final: Floats  # (k,)
+    shows: Floats  # (actions, k, events): probability of an event, linear in the belief
+    labels: Ints  # (k,): cell of every coordinate
+    symbol_rewards: Floats  # (actions, events), scaled
+    cell_rewards: Floats  # (actions, cells), scaled
+    expected: Floats  # (actions, k): expected reward of an action, linear in the belief, scaled
+    scale: float
+    legal: Ints  # actions to choose from
+
+    @property
+    def updates(self) -> Floats:
+        """Shape (actions, events, k, k)."""
+        return self.events.updates
+
+    @property
+    def pays(self) -> bool:
+        return self.events.paid is not None
+
+    @property
+    def span(self) -> float:
+        """Largest minus smallest reward that one legal step can pay, scaled."""
+        shows = self.shows[self.legal]
+        rewards = self.symbol_rewards[self.legal][(np.abs(shows) > _POSSIBLE).any(axis=1)]
+        return (float(np.ptp(rewards)) if rewards.size else 0.0) + float(
+            np.ptp(self.cell_rewards[self.legal])
+        )
+
+    def event_codes(self, observation: Symbol, reward: float | None) -> tuple[Ints, Ints]:
+        """The events that agree with what was seen: those after which the episode goes on, and those that end it."""
+        paid = None if reward is None else real_number("reward", reward, -_LARGEST, _LARGEST)
+        return self.events.showing(observation_codes(self.model, observation), paid)
 
 
 @own_errstate
@@ -151,7 +171,7 @@ def planning_problem(
         "symbol_rewards": frozen(symbols),
         "cell_rewards": frozen(cells),
         "expected": frozen(expected),
-        "legal": _tried(_legal(actions, model), model, untried),
+        "legal": legal_actions(model, actions, untried),
     }
     return PlanningProblem(
         model=model, reward=reward, events=events, beginning=known_beginning(model), scale=scale, **arrays
@@ -166,6 +186,12 @@ def _normalized(psr: PSR) -> Floats:
             "from more data"
         )
     return psr.initial if abs(total - 1) <= ROUNDING else frozen(psr.initial / total)
+
+
+def legal_actions(model: Model, actions: Iterable[Symbol] | None, untried: Untried) -> Ints:
+    """Codes of the actions to choose from: the given ones or all, without those that the model's log never tried unless
+    ``untried="allow"``."""
+    return _tried(_legal(actions, model), model, untried)
 
 
 def _legal(actions: Iterable[Symbol] | None, model: Model) -> Ints:

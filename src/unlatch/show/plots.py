@@ -1,4 +1,4 @@
-"""Pictures of models and of what learning saw. matplotlib is imported when one is asked for.
+"""Pictures of models. matplotlib is imported when one is asked for.
 
 The ``plot_`` functions draw into an axis, the caller's or a new one, and return it; nothing is shown or saved.
 `draw_models` makes a whole picture of models and writes it to a file. The figures of the study are drawn by
@@ -8,7 +8,7 @@ The ``plot_`` functions draw into an axis, the caller's or a new one, and return
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from io import BytesIO
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,35 +17,45 @@ from numpy.typing import ArrayLike
 
 from unlatch.arrays import Floats, own_errstate
 from unlatch.core.checks import finite_floats
+from unlatch.core.partition import Partition
 from unlatch.core.pomdp import POMDP
 from unlatch.core.reward import Symbol, symbol_code
-from unlatch.errors import DataError, MissingDependencyError, UsageError
-from unlatch.files.atomic import write_atomically
+from unlatch.core.trajectory import Trajectory
+from unlatch.errors import DataError, UsageError
+from unlatch.show import layout
+from unlatch.show.beliefs import beliefs_along
+from unlatch.show.figure import FILLS, INK, MOVE, SHOWS, axis, figure_of, picture_kind, write_picture
 
-__all__ = ["draw_models", "plot_matrix", "plot_spectrum", "plot_states"]
+__all__ = ["draw_models", "plot_belief", "plot_comparison", "plot_matrix", "plot_states"]
 
-_SHOWN = 0.005
-"""Probabilities below this are left out of the picture."""
-
-_NODE_RADIUS = 0.3
-_INCHES = 1.25
+_INCHES = 1.15
 """On paper, per unit of the drawing's plane."""
 
-_FORMATS = ("png", "pdf", "svg")
+_TITLE = 12
 _MOST_NAMES = 40
 """Rows or columns of a matrix that are named at its edge."""
 
+_MOST_NUMBERS = 12
+"""Rows and columns up to which the entries of a matrix are written out, if nobody says otherwise."""
+
+_MOST_STEPS = 40
+"""Steps of a log up to which each is named."""
+
 
 @own_errstate
-def plot_states(pomdp: POMDP, action: Symbol, *, ax: Any = None) -> Any:
+def plot_states(pomdp: POMDP, action: Symbol, *, partition: Partition | None = None, ax: Any = None) -> Any:
     """The graph of one action: states, what they show under it, and where it leads with which probability.
 
-    A terminal state has two circles and no way out.
+    States stand where they stand for every other action of the model. The wider an arrow the likelier the move; a
+    terminal state has two circles and no way out. A model of more than 30 states is drawn as two matrices of blocks,
+    where it leads and what it shows.
 
     Parameters
     ----------
     pomdp : POMDP
     action : name or index
+    partition : Partition, optional
+        States that share a cell are shaded alike and have its letter.
     ax : matplotlib Axes, optional
         Where to draw; an axis of a new figure by default.
 
@@ -53,59 +63,64 @@ def plot_states(pomdp: POMDP, action: Symbol, *, ax: Any = None) -> Any:
     -------
     matplotlib Axes
         The figure is ``ax.figure``.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> unlatch.plot_states(unlatch.domains.tiger(), "listen").get_title()
+    'listen'
     """
     code = symbol_code("action", action, pomdp.action_names)
-    ax = _axis(ax, _INCHES * _room(pomdp.n_states))
-    places = _places(pomdp.n_states)
-    for source, target in np.argwhere(pomdp.transitions[code] >= _SHOWN).tolist():
-        if source in pomdp.terminal:
-            continue  # nothing more happens there
-        _draw_move(ax, places, source, target, float(pomdp.transitions[code, source, target]))
-    for state, place in enumerate(places):
-        _draw_state(ax, pomdp, code, state, place)
-    ax.set_xlim(places[:, 0].min() - 0.95, places[:, 0].max() + 0.95)
-    ax.set_ylim(places[:, 1].min() - 0.9, places[:, 1].max() + 0.45)
-    ax.set_aspect("equal")
-    ax.axis("off")
-    ax.set_title(pomdp.action_names[code], fontsize=12, parse_math=False)
+    if pomdp.n_states > layout.GRAPH_STATES:
+        return _plot_blocks(pomdp, code, partition, ax)
+    places = layout.state_places(pomdp)
+    left, bottom, right, top = _extent(pomdp, places)
+    ax = axis(ax, _INCHES * (right - left), _INCHES * (top - bottom))
+    _draw_graph(ax, pomdp, code, places, partition)
+    _frame(ax, (left, bottom, right, top))
+    ax.set_title(layout.short(pomdp.action_names[code], 40), fontsize=_TITLE, parse_math=False)
     return ax
 
 
 @own_errstate
-def plot_spectrum(
-    values: ArrayLike, *, noise: ArrayLike | None = None, rank: int | None = None, ax: Any = None
-) -> Any:
-    """Singular values in decreasing order, on a logarithmic scale, with the level of noise and the rank chosen.
+def plot_comparison(learned: POMDP, truth: POMDP, action: Symbol, *, ax: Any = None) -> Any:
+    """The graphs of one action in two models side by side, every state of the one where it stands in the other.
 
     Parameters
     ----------
-    values : array, shape (n,)
-        As in ``result.spectral.singular_values``.
-    noise : float or array, shape (n,), optional
-        What noise alone would give.
-    rank : int, optional
-        How many values were kept; a line is drawn after them.
+    learned, truth : POMDP
+        With as many states, in the order in which they correspond:
+        ``learned.reordered(match_states(learned, truth))``.
+    action : name or index
+        An index is that of ``learned``; the other model's action is the one of the same name.
     ax : matplotlib Axes, optional
 
     Returns
     -------
     matplotlib Axes
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> tiger = unlatch.domains.tiger()
+    >>> unlatch.plot_comparison(tiger, tiger, "listen").get_title()
+    'listen: learned, true'
     """
-    spectrum = finite_floats("values", values, ndim=1)
-    if spectrum.size == 0 or spectrum.min() < 0:
-        raise DataError("values: expected at least one singular value, none negative", field="values")
-    level = None if noise is None else _level(noise, len(spectrum))
-    ax = _axis(ax, np.array([5.0, 3.5]))
-    places = np.arange(1, len(spectrum) + 1)
-    ax.plot(places, _positive(spectrum), "o", markersize=4, color="#1f5fa8", label="singular values")
-    if level is not None:
-        ax.plot(places, _positive(level), "--", color="#888888", label="noise")
-    if rank is not None:
-        ax.axvline(rank + 0.5, color="#8a3b12", linewidth=1, label=f"rank {rank}")
-    ax.set_yscale("log")
-    ax.set_xlabel("number")
-    ax.set_ylabel("singular value")
-    ax.legend()
+    _refuse_unlike((learned, truth))
+    code = symbol_code("action", action, learned.action_names)
+    name = learned.action_names[code]
+    other = symbol_code("action", name, truth.action_names)
+    places = layout.state_places(truth)
+    left, bottom, right, top = _extent(truth, places)
+    shift = np.array([right - left, 0.0])
+    ax = axis(ax, 2 * _INCHES * (right - left), _INCHES * (top - bottom))
+    _draw_graph(ax, learned, code, places, None)
+    _draw_graph(ax, truth, other, places + shift, None)
+    for said, x in (("learned", (left + right) / 2), ("true", (left + right) / 2 + shift[0])):
+        ax.text(x, top - 0.1, said, ha="center", va="top", fontsize=10, color=INK)
+    ax.axvline(right, color="#bbbbbb", linewidth=0.8)
+    _frame(ax, (left, bottom, right + shift[0], top))
+    ax.set_title(f"{layout.short(name, 40)}: learned, true", fontsize=_TITLE, parse_math=False)
     return ax
 
 
@@ -116,9 +131,11 @@ def plot_matrix(
     rows: Sequence[str] | None = None,
     columns: Sequence[str] | None = None,
     title: str = "",
+    intervals: ArrayLike | None = None,
+    numbers: bool | None = None,
     ax: Any = None,
 ) -> Any:
-    """A table of probabilities in shades, for models with too many states for a graph.
+    """A table of probabilities in shades, with its numbers where there is room for them.
 
     Parameters
     ----------
@@ -127,30 +144,103 @@ def plot_matrix(
     rows, columns : sequences of str, optional
         Names at the edges, left out where there are more than 40.
     title : str
+    intervals : array, shape (rows, columns, 2), optional
+        Lower and upper end for every entry, written below it.
+    numbers : bool, optional
+        Whether entries are written out; by default up to 12 rows and columns. Zeros are left empty.
     ax : matplotlib Axes, optional
 
     Returns
     -------
     matplotlib Axes
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> tiger = unlatch.domains.tiger()
+    >>> ax = unlatch.plot_matrix(tiger.transitions[0], rows=tiger.state_names, columns=tiger.state_names)
     """
     table = finite_floats("values", values, ndim=2)
     for field, names, size in (("rows", rows, table.shape[0]), ("columns", columns, table.shape[1])):
         if names is not None and len(names) != size:
             raise DataError(f"{field}: {len(names)} names for {size} {field}", field=field)
-    ax = _axis(ax, np.array([5.0, 4.0]))
+    ends = None if intervals is None else finite_floats("intervals", intervals, ndim=3)
+    if ends is not None and ends.shape != (*table.shape, 2):
+        raise DataError(
+            f"intervals: shape {ends.shape}, expected {(*table.shape, 2)}: a lower and an upper end for every entry",
+            field="intervals",
+        )
+    few = max(table.shape, default=0) <= _MOST_NUMBERS
+    written = few if numbers is None else numbers
+    cell = 0.95 if ends is not None else 0.62
+    size = np.array(table.shape[::-1]) * cell if written else np.array([4.0, 3.4])
+    ax = axis(ax, *(np.maximum(size, 2.2) + np.array([1.8, 1.0])).tolist())
     image = ax.imshow(
         table, vmin=0.0, vmax=max(1.0, float(table.max(initial=0.0))), cmap="Blues", aspect="auto"
     )
+    if written:
+        _write_entries(ax, table, ends)
     _name_edge(ax.set_yticks, rows, rotation=0)
     _name_edge(ax.set_xticks, columns, rotation=90)
     ax.figure.colorbar(image, ax=ax)
-    ax.set_title(title, fontsize=12, parse_math=False)
+    ax.set_title(title, fontsize=_TITLE, parse_math=False)
     return ax
 
 
 @own_errstate
+def plot_belief(pomdp: POMDP, log: Trajectory, *, ax: Any = None) -> Any:
+    """The belief before the first step of a log and after every step, darker where a state is likelier.
+
+    A new episode begins with a line. Steps are named at the edge where there are at most 40.
+
+    Parameters
+    ----------
+    pomdp : POMDP
+    log : Trajectory
+        Not too long: ``log.head(30)``.
+    ax : matplotlib Axes, optional
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> tiger = unlatch.domains.tiger()
+    >>> ax = unlatch.plot_belief(tiger, unlatch.simulate(tiger, 12, rng=0))
+    """
+    steps = beliefs_along(pomdp, log)
+    if not steps:
+        raise DataError("log: at least one step is needed", field="log")
+    table = np.column_stack([step.belief for step in steps])
+    width = min(14.0, 1.6 + 0.32 * len(steps))
+    ax = axis(ax, width, min(8.0, 1.9 + 0.3 * pomdp.n_states))
+    ax.imshow(table, vmin=0.0, vmax=1.0, cmap="Blues", aspect="auto")
+    _name_edge(ax.set_yticks, pomdp.state_names, rotation=0)
+    if len(steps) <= _MOST_STEPS:
+        _name_edge(ax.set_xticks, [_step_name(step) for step in steps], rotation=90)
+    for place, step in enumerate(steps):
+        if step.action is None and place:
+            ax.axvline(place - 0.5, color=INK, linewidth=1.2)
+    ax.set_xlabel("step")
+    ax.set_ylabel("state")
+    return ax
+
+
+def _step_name(step: Any) -> str:
+    if step.action is None:
+        return "start" if step.observation is None else f"start: {layout.short(step.observation, 14)}"
+    return f"{layout.short(step.action, 10)} → {layout.short(step.observation, 14)}"
+
+
+@own_errstate
 def draw_models(
-    models: Mapping[str, POMDP], path: str | Path, *, actions: Sequence[str] | None = None
+    models: Mapping[str, POMDP],
+    path: str | Path,
+    *,
+    actions: Sequence[str] | None = None,
+    partition: Partition | None = None,
 ) -> Path:
     """Draw the state graph of every action, one row an action, one column a model, and save it.
 
@@ -163,160 +253,189 @@ def draw_models(
         All with the same actions and the same number of states, in the order in which states correspond.
     path : path ending in .png, .pdf or .svg
     actions : names of the actions to draw, all by default
+    partition : Partition, optional
+        Cells of states, shaded in every graph.
 
     Returns
     -------
     Path
         Where the picture is.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from unlatch import domains, draw_models
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     draw_models({"Tiger": domains.tiger()}, Path(folder) / "tiger.svg", actions=["listen"]).name
+    'tiger.svg'
     """
     if not models:
         raise UsageError("draw_models needs at least one model")
     first = next(iter(models.values()))
+    _refuse_unlike(tuple(models.values()))
     chosen = tuple(actions) if actions is not None else first.action_names
     for name in chosen:
         if any(name not in model.action_names for model in models.values()):
             raise UsageError(
                 f"not every model has an action {name!r}; the first has {list(first.action_names)}"
             )
-    target = Path(path)
-    kind = target.suffix.removeprefix(".").lower()
-    if kind not in _FORMATS:
-        raise UsageError(
-            f"cannot draw to {target}: its name must end in {', '.join(f'.{f}' for f in _FORMATS)}"
-        )
-    figure = _figure(_INCHES * _room(first.n_states) * np.array([len(models), len(chosen)]))
+    picture_kind(path)
+    places = layout.state_places(first)
+    figure = figure_of(*_size(first, places, len(models), len(chosen)))
     axes = figure.subplots(len(chosen), len(models), squeeze=False)
     for row, action in enumerate(chosen):
         for column, (title, model) in enumerate(models.items()):
-            plot_states(model, action, ax=axes[row, column])
-            axes[row, column].set_title(f"{title}: {action}", fontsize=12, parse_math=False)
-    write_atomically(target, _rendered(figure, kind))
-    return target
+            ax = axes[row, column]
+            code = model.action_names.index(action)
+            if model.n_states > layout.GRAPH_STATES:
+                _plot_blocks(model, code, partition, ax)
+            else:
+                _draw_graph(ax, model, code, places, partition)
+                _frame(ax, _extent(first, places))
+            ax.set_title(layout.short(f"{title}: {action}", 40), fontsize=_TITLE, parse_math=False)
+    return write_picture(figure, path)
 
 
-def _rendered(figure: Any, kind: str) -> bytes:
-    """The picture's bytes, the same ones for the same picture."""
-    dated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(kind)
-    buffer = BytesIO()
-    figure.savefig(buffer, format=kind, dpi=110, metadata=dated)
-    return buffer.getvalue()
+def _size(model: POMDP, places: Floats, columns: int, rows: int) -> tuple[float, float]:
+    if model.n_states > layout.GRAPH_STATES:
+        return 6.5 * columns, 5.5 * rows
+    left, bottom, right, top = _extent(model, places)
+    return _INCHES * (right - left) * columns, _INCHES * (top - bottom) * rows
 
 
-def _figure(inches: Floats) -> Any:
-    """A figure of its own, which no window and no global state knows."""
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingDependencyError(
-            f"matplotlib, which draws the pictures, cannot be imported ({error}); install it: pip install matplotlib",
-            package="matplotlib",
-        ) from None
-    figure = Figure(figsize=tuple(inches.tolist()), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
+def _refuse_unlike(models: Sequence[POMDP]) -> None:
+    counts = {model.n_states for model in models}
+    if len(counts) > 1:
+        raise UsageError(f"models side by side need as many states, got {sorted(counts)}")
 
 
-def _axis(ax: Any, inches: Floats) -> Any:
-    return _figure(inches).subplots() if ax is None else ax
+# --- graphs ----------------------------------------------------------------------------------------------
 
 
-def _room(n_states: int) -> Floats:
-    """Width and height of a graph, with room for loops and text."""
-    result: Floats = np.ptp(_places(n_states), axis=0) + np.array([1.9, 1.7])
-    return result
+def _extent(pomdp: POMDP, places: Floats) -> tuple[float, float, float, float]:
+    return layout.extent(places, layout.most_lines(pomdp))
 
 
-def _level(noise: ArrayLike, size: int) -> Floats:
-    level = finite_floats(
-        "noise", np.broadcast_to(np.asarray(noise), (size,)) if np.ndim(noise) == 0 else noise, ndim=1
-    )
-    if len(level) != size:
-        raise DataError(f"noise: {len(level)} levels for {size} values", field="noise")
-    return level
+def _frame(ax: Any, extent: tuple[float, float, float, float]) -> None:
+    left, bottom, right, top = extent
+    ax.set_xlim(left, right)
+    ax.set_ylim(bottom, top)
+    ax.set_aspect("equal")
+    ax.axis("off")
 
 
-def _positive(values: Floats) -> Floats:
-    """With a gap where nothing can be drawn on a logarithmic scale."""
-    return np.where(values > 0, values, np.nan)
+def _draw_graph(ax: Any, pomdp: POMDP, action: int, places: Floats, partition: Partition | None) -> None:
+    for move in layout.graph_moves(pomdp, action, places):
+        _draw_move(ax, move)
+    cells = layout.shared_cells(partition, pomdp.n_states)
+    for state, place in enumerate(places):
+        _draw_state(ax, pomdp, action, state, place, int(cells[state]))
+
+
+def _draw_move(ax: Any, move: layout.Move) -> None:
+    from matplotlib.patches import PathPatch, Polygon
+    from matplotlib.path import Path as Curve
+
+    codes = [Curve.MOVETO, Curve.CURVE4, Curve.CURVE4, Curve.CURVE4]
+    style: dict[str, Any] = {"alpha": 0.4 + 0.6 * move.probability, "zorder": 2}
+    dashes = "--" if move.probability < 0.1 else "-"
+    ax.add_patch(
+        PathPatch(
+            Curve(move.curve, codes), fill=False, edgecolor=MOVE, linestyle=dashes,
+            linewidth=0.7 + 2.3 * move.probability, **style,
+        )
+    )  # fmt: skip
+    ax.add_patch(Polygon(move.head, closed=True, facecolor=MOVE, edgecolor="none", **style))
+    ax.text(
+        *move.label, f"{move.probability:.2f}", ha="center", va="center", fontsize=7, color=MOVE, zorder=5,
+        bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.9},
+    )  # fmt: skip
+
+
+def _draw_state(ax: Any, model: POMDP, action: int, state: int, place: Floats, cell: int) -> None:
+    from matplotlib.patches import Circle
+
+    radius = layout.NODE_RADIUS
+    fill = "#ffffff" if cell < 0 else FILLS[cell % len(FILLS)]
+    ax.add_patch(Circle(tuple(place), radius, facecolor=fill, edgecolor=INK, zorder=3))
+    if state in model.terminal:
+        ax.add_patch(Circle(tuple(place), 0.85 * radius, fill=False, edgecolor=INK, zorder=4))
+    name = layout.short(model.state_names[state])
+    size = 9 if len(name) <= 5 else 6.5
+    ax.text(*place, name, ha="center", va="center", fontsize=size, color=INK, zorder=4, parse_math=False)
+    if cell >= 0:
+        below = place - np.array([0.0, 0.6 * radius])
+        ax.text(*below, _letter(cell), fontsize=6, color=INK, zorder=6, ha="center", va="center")
+    _draw_bars(ax, model, action, state, place)
+
+
+def _letter(cell: int) -> str:
+    return chr(ord("A") + cell % 26)
+
+
+def _draw_bars(ax: Any, model: POMDP, action: int, state: int, place: Floats) -> None:
+    from matplotlib.patches import Rectangle
+
+    top = place[1] - layout.NODE_RADIUS - layout.BAR_GAP
+    for number, (line, share) in enumerate(layout.said_lines(model, action, state)):
+        corner = (place[0] - layout.BAR_WIDTH / 2, top - layout.BAR_HEIGHT * (number + 0.92))
+        for width, color in ((1.0, "#eef2f6"), (share, "#b9cfe4")) if share is not None else ():
+            ax.add_patch(
+                Rectangle(
+                    corner, layout.BAR_WIDTH * width, 0.85 * layout.BAR_HEIGHT, facecolor=color,
+                    edgecolor="none", zorder=3.5,
+                )
+            )  # fmt: skip
+        ax.text(
+            place[0], top - layout.BAR_HEIGHT * (number + 0.5), line, ha="center", va="center", fontsize=6.5,
+            color=SHOWS, zorder=4, parse_math=False,
+        )  # fmt: skip
+
+
+# --- matrices --------------------------------------------------------------------------------------------
+
+
+def _plot_blocks(pomdp: POMDP, action: int, partition: Partition | None, ax: Any) -> Any:
+    """Where every state leads, and beyond a gap what it shows: for models with too many states for a graph."""
+    order = layout.block_order(pomdp, partition)
+    ordered = replace(pomdp.reordered(order), symbol_rewards=pomdp.symbol_rewards)
+    gap = np.full((pomdp.n_states, max(1, pomdp.n_states // 24)), np.nan)
+    shown = np.where(ordered.showing[:, None], ordered.observations[action], 0.0)
+    table = np.hstack([ordered.transitions[action], gap, shown])
+    ax = axis(ax, 8.5, 6.2)
+    ax.imshow(np.ma.masked_invalid(table), vmin=0.0, vmax=1.0, cmap="Blues", interpolation="nearest")
+    labels = np.zeros(pomdp.n_states) if partition is None else partition.labels[order]
+    for edge in (np.flatnonzero(np.diff(labels)) + 0.5).tolist():
+        ax.axhline(edge, color="#999999", linewidth=0.4)
+        ax.plot([edge, edge], [-0.5, pomdp.n_states - 0.5], color="#999999", linewidth=0.4)
+    first = pomdp.n_states + gap.shape[1]
+    if pomdp.n_states <= 60:
+        names = [layout.short(name, 10) for name in ordered.state_names]
+        ax.set_yticks(range(pomdp.n_states), labels=names, fontsize=5.5, parse_math=False)
+    if pomdp.n_observations <= _MOST_NAMES:
+        names = [layout.short(name) for name in pomdp.observation_names]
+        spots = range(first, first + pomdp.n_observations)
+        ax.set_xticks(spots, labels=names, rotation=90, fontsize=6.5, parse_math=False)
+    ax.set_title(layout.short(pomdp.action_names[action], 40), fontsize=_TITLE, parse_math=False)
+    ax.set_xlabel("leads to (states, in the order of the rows)  |  shows")
+    ax.set_ylabel("state")
+    return ax
+
+
+def _write_entries(ax: Any, table: Floats, ends: Floats | None) -> None:
+    """Numbers in the cells, light on dark; zeros stay empty, unless an interval says how sure they are."""
+    largest = max(1.0, float(table.max(initial=0.0)))
+    for (row, column), value in np.ndenumerate(table):
+        said = "" if value == 0 else f"{value:.2f}" if value >= 0.005 else "<.01"
+        if ends is not None:
+            low, high = ends[row, column]
+            said = f"{value:.2f}\n{low:.2f}–{high:.2f}"
+        color = "white" if value > 0.55 * largest else INK
+        ax.text(column, row, said, ha="center", va="center", fontsize=8, color=color)
 
 
 def _name_edge(set_ticks: Any, names: Sequence[str] | None, rotation: int) -> None:
     if names is not None and len(names) <= _MOST_NAMES:
-        set_ticks(range(len(names)), labels=list(names), rotation=rotation, fontsize=8, parse_math=False)
-
-
-def _places(n_states: int) -> Floats:
-    if n_states == 1:
-        return np.zeros((1, 2))
-    angles = np.pi - 2 * np.pi * np.arange(n_states) / n_states
-    radius = max(0.95, 0.33 * n_states)
-    return radius * np.column_stack([np.cos(angles), np.sin(angles)])
-
-
-def _draw_state(axis: Any, model: POMDP, action: int, state: int, place: Floats) -> None:
-    from matplotlib.patches import Circle
-
-    axis.add_patch(Circle(tuple(place), _NODE_RADIUS, facecolor="#f3f0e6", edgecolor="#333333", zorder=3))
-    if state in model.terminal:
-        axis.add_patch(Circle(tuple(place), 0.85 * _NODE_RADIUS, fill=False, edgecolor="#333333", zorder=4))
-    axis.text(
-        *place, model.state_names[state], ha="center", va="center", fontsize=8, zorder=4, parse_math=False
-    )
-    lines = [
-        f"{model.observation_names[o]} {model.observations[action, state, o]:.2f}"
-        for o in np.argsort(-model.observations[action, state], kind="stable")
-        if model.observations[action, state, o] >= _SHOWN and model.showing[state]
-    ]
-    if state in model.terminal:
-        lines.insert(0, "the end")
-    shown = lines[:4] + (["..."] if len(lines) > 4 else [])
-    below = place - np.array([0.0, _NODE_RADIUS + 0.06])
-    axis.text(
-        *below,
-        "\n".join(shown),
-        ha="center",
-        va="top",
-        fontsize=7,
-        color="#1f4e79",
-        zorder=4,
-        parse_math=False,
-    )
-
-
-def _draw_move(axis: Any, places: Floats, source: int, target: int, probability: float) -> None:
-    from matplotlib.patches import FancyArrowPatch
-
-    style: dict[str, Any] = {
-        "arrowstyle": "-|>",
-        "mutation_scale": 11,
-        "linewidth": 0.6 + 2.2 * probability,
-        "color": "#8a3b12",
-        "alpha": 0.35 + 0.6 * probability,
-        "zorder": 2,
-    }
-    start, end = places[source], places[target]
-    if source == target:  # loops lie sideways: above and below are arrows and observations
-        outward = np.array([-1.0 if start[0] < -1e-9 else 1.0, 0.0])
-        side = np.array([-outward[1], outward[0]])
-        begin = start + _NODE_RADIUS * (0.75 * outward + 0.65 * side)
-        finish = start + _NODE_RADIUS * (0.75 * outward - 0.65 * side)
-        axis.add_patch(FancyArrowPatch(begin, finish, connectionstyle="arc3,rad=-1.6", **style))
-        label = start + (_NODE_RADIUS + 0.3) * outward
-    else:
-        along = (end - start) / np.hypot(*(end - start))
-        side = np.array([along[1], -along[0]])
-        begin, finish = start + _NODE_RADIUS * along, end - _NODE_RADIUS * along
-        axis.add_patch(FancyArrowPatch(begin, finish, connectionstyle="arc3,rad=0.22", **style))
-        label = (start + end) / 2 + 0.11 * np.hypot(*(finish - begin)) * side
-    box = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
-    axis.text(
-        *label,
-        f"{probability:.2f}",
-        ha="center",
-        va="center",
-        fontsize=7,
-        color="#8a3b12",
-        bbox=box,
-        zorder=5,
-    )
+        shown = [layout.short(name, 30) for name in names]
+        set_ticks(range(len(names)), labels=shown, rotation=rotation, fontsize=8, parse_math=False)

@@ -15,12 +15,15 @@ import numpy as np
 from unlatch.arrays import Flags
 from unlatch.core.diagnostics import Diagnostics
 from unlatch.core.evidence import Evidence
+from unlatch.core.identification import QUICK_STATES, Identification
+from unlatch.core.intervals import Entry, Intervals
 from unlatch.core.partition import Partition
 from unlatch.core.pomdp import POMDP
 from unlatch.core.psr import PSR
 from unlatch.core.trajectory import Trajectory
-from unlatch.learn.identify.certificate import Certificate, certify, certify_learned
 from unlatch.learn.identify.entries import NOTICEABLE, Undetermined, undetermined_entries
+from unlatch.learn.identify.identification import identify
+from unlatch.learn.identify.learned import identify_learned
 from unlatch.show.safe import counted
 
 __all__ = [
@@ -30,6 +33,7 @@ __all__ = [
     "Summary",
     "count_sentences",
     "ending_sentences",
+    "interval_sentences",
     "partition_sentences",
     "summarize_pomdp",
     "summarize_result",
@@ -38,8 +42,7 @@ __all__ = [
 
 _MOST_MOVES = 12
 
-_MOST_CERTIFIED = 30
-"""States up to which a certificate takes about a second."""
+_MOST_ZEROS = 4
 
 
 class Result(Protocol):
@@ -65,6 +68,8 @@ class Result(Protocol):
     def spectral(self) -> Any: ...
     @property
     def complete(self) -> bool: ...
+    @property
+    def identified(self) -> Identification: ...
 
 
 class Saved(Protocol):
@@ -82,6 +87,8 @@ class Saved(Protocol):
     def diagnostics(self) -> Diagnostics: ...
     @property
     def provenance(self) -> Mapping[str, Any]: ...
+    @property
+    def identified(self) -> Identification | None: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +106,7 @@ class Summary:
     """A model and what is known about it; None where it is not known.
 
     ``full_rank_actions`` has names; None if nobody recorded them, empty if there are none. ``untried`` names the
-    actions that the log never tried.
+    actions that the log never tried. ``recorded`` is what was found out about its identification when it was learned.
     """
 
     model: POMDP | PSR
@@ -113,6 +120,8 @@ class Summary:
     diagnostics: Diagnostics = field(default_factory=Diagnostics)
     hankel: HankelSummary | None = None
     complete: bool = True
+    recorded: Identification | None = None
+    intervals: Intervals | None = None
 
     @property
     def terminal(self) -> tuple[str, ...]:
@@ -139,21 +148,23 @@ class Summary:
         )
 
     @cached_property
-    def certificate(self) -> Certificate | None:
-        """Whether the model is the only one near itself with its process; None where that would take long to tell."""
-        if not isinstance(self.model, POMDP) or self.model.n_states > _MOST_CERTIFIED:
+    def identified(self) -> Identification | None:
+        """What is determined of the model, as recorded or told now; None where that would take long."""
+        if self.recorded is not None or not isinstance(self.model, POMDP):
+            return self.recorded
+        if self.model.n_states > QUICK_STATES:
             return None
-        return certify(self.model, rng=0) if self.steps is None else certify_learned(self.model, self.steps)
+        return identify(self.model) if self.steps is None else identify_learned(self.model, self.steps)
 
     @property
     def determined(self) -> bool:
         """Whether it is proved that no other model near this one has its process."""
-        return self.certificate is not None and self.certificate.verdict == "determined"
+        return self.identified is not None and self.identified.identified
 
     @cached_property
     def undetermined(self) -> Undetermined | None:
-        """Which entries a change of basis inside a cell moves; None where the partition has no such cell, or where the
-        certificate says that none can."""
+        """Which entries a change of basis inside a cell moves; None where the partition has no such cell, or where it
+        is proved that none can."""
         if not self.partition_speaks or not isinstance(self.model, POMDP) or self.partition is None:
             return None
         if self.partition.is_trivial or self.determined:
@@ -181,6 +192,8 @@ def summarize_result(result: Result) -> Summary:
         diagnostics=result.diagnostics,
         hankel=_hankel(result.spectral),
         complete=result.complete,
+        recorded=result.identified if result.pomdp.n_states <= QUICK_STATES else None,
+        intervals=getattr(result, "stated", None),
     )
 
 
@@ -211,6 +224,8 @@ def summarize_saved(saved: Saved) -> Summary:
         diagnostics=saved.diagnostics,
         hankel=_recorded_hankel(_section(saved.provenance, "spectral")),
         complete=saved.evidence is None or saved.evidence.complete,
+        recorded=saved.identified,
+        intervals=getattr(saved, "intervals", None),
     )
 
 
@@ -302,30 +317,71 @@ def _hankel_sentence(hankel: HankelSummary) -> str:
 
 def partition_sentences(summary: Summary) -> tuple[str, ...]:
     """What the observability partition says of this model, and nothing beyond it."""
-    if summary.partition is None or not isinstance(summary.model, POMDP):
+    if not isinstance(summary.model, POMDP):
         return ()
+    if summary.partition is None:
+        return tuple(_identified(summary))
     if not summary.partition_speaks:
         return (
             "no action of full rank: the observability partition says nothing about which states, or which numbers, "
             "the log determines",
-            *_certified(summary),
+            *_identified(summary),
         )
     said = [_cells(summary.model, summary.partition)]
     if summary.full_rank_actions:
         said.insert(0, f"full-rank actions: {', '.join(summary.full_rank_actions)}")
     if summary.model.n_states > 1:
         said += _trivial(summary) if summary.partition.is_trivial else _confounded(summary)
-        said += _certified(summary)
+    said += _identified(summary)
+    if summary.model.n_states > 1:
         said += _reservations(summary)
     return tuple(said)
 
 
-def _certified(summary: Summary) -> list[str]:
+def _identified(summary: Summary) -> list[str]:
     """What is proved about the numbers of the model as they are; the log knows them up to noise."""
-    if summary.certificate is None:
+    found = summary.identified
+    if found is None:
         return []
-    estimated = ", which are estimates" if summary.certificate.zeros and summary.evidence is not None else ""
-    return [f"the process of this model: {summary.certificate}{estimated}"]
+    said = [str(found), _rows_in_words(found)]
+    for words, zeros in (("rests on", found.zeros), ("would rest on", found.doubted)):
+        if zeros:
+            more = f", and {len(zeros) - _MOST_ZEROS} more" if len(zeros) > _MOST_ZEROS else ""
+            said.append(f"{words}: {'; '.join(str(zero) for zero in zeros[:_MOST_ZEROS])}{more}")
+    return said
+
+
+def _rows_in_words(found: Identification) -> str:
+    return "rows: " + ", ".join(f"{number} {word}" for word, number in found.row_counts().items())
+
+
+def interval_sentences(summary: Summary) -> tuple[str, ...]:
+    """How sure the numbers are."""
+    intervals = summary.intervals
+    if intervals is None or not isinstance(summary.model, POMDP):
+        return ()
+    said = [str(intervals)]
+    widest = intervals.widest
+    if widest is not None:
+        low, high = intervals.of(widest)
+        said.append(f"the widest: {_named(summary.model, widest)}, from {low:.3g} to {high:.3g}")
+    return tuple(said)
+
+
+def _named(pomdp: POMDP, entry: Entry) -> str:
+    """A number in words."""
+    state = "" if entry.state is None else pomdp.state_names[entry.state]
+    if entry.kind == "initial":
+        return f"that an episode starts in {pomdp.state_names[entry.outcome]}"
+    if entry.kind == "first_observations":
+        return f"that {state} shows {pomdp.first_observation_names[entry.outcome]} first"
+    under = "" if entry.action is None else f" under {pomdp.action_names[entry.action]}"
+    if entry.kind == "transitions":
+        return f"that {state} leads to {pomdp.state_names[entry.outcome]}{under}"
+    if entry.kind == "observations":
+        return f"that {state} shows {pomdp.observation_names[entry.outcome]}{under}"
+    assert pomdp.reward_values is not None
+    return f"that {state} pays {pomdp.reward_values[entry.outcome]:g}{under}"
 
 
 def _cells(pomdp: POMDP, partition: Partition) -> str:

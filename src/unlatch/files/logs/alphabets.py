@@ -51,16 +51,18 @@ class GrowingAlphabet:
         if len(self._table) < len(tokens):
             more = np.full(len(tokens) - len(self._table), -1, dtype=np.int32)
             self._table = np.concatenate([self._table, more])
-        result = self._table[codes]
-        if (result < 0).any():
+        from unlatch.kernels.text import look_up
+
+        result = np.empty(len(codes), dtype=np.int16)
+        if look_up(self._table, codes, result):
             for code in np.unique(codes[result < 0]).tolist():
                 self._table[code] = self._entered(tokens[code], place, int(seen[code]), column)
             if len(self) > MAX_SYMBOLS:
                 refuse_continuous(
                     f"{place.where}, column {place.names[column]!r}", len(self), rows + len(codes)
                 )
-            result = self._table[codes]
-        return result.astype(CODE)
+            look_up(self._table, codes, result)
+        return result.view(CODE)
 
     def _entered(self, token: str, place: Place, line: int, column: int) -> int:
         """The code of a token, be it new or known from another table; two that only look different are refused."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import errno
 import io
+import sys
+import warnings
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -96,7 +98,9 @@ def _header(handle: Any, where: str) -> _Header:
     readers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
     if version not in readers:
         raise DataError(f"{where}: version {version} of the format of arrays; 1.0 and 2.0 are read")
-    shape, fortran_order, dtype = readers[version](handle, max_header_size=_LONGEST_HEADER)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about headers of another Python, which are right all the same
+        shape, fortran_order, dtype = readers[version](handle, max_header_size=_LONGEST_HEADER)
     if dtype.hasobject:
         raise DataError(
             f"{where}: holds Python objects, which would have to be unpickled: refused. Store numbers or text"
@@ -211,6 +215,8 @@ class ArrayReader:
     def _texts(self, values: Array, lines: Ints, column: int) -> tuple[list[str], Ints]:
         if values.dtype.kind not in "US" or values.dtype.itemsize == 0:
             raise self._wrong_type(column, values.dtype, "text or whole numbers")
+        if not _is_text(values):
+            raise self.place.wrong(int(lines[0]), column, "what is no text, here or in the next rows")
         distinct, codes = np.unique(values, return_inverse=True)
         if values.dtype.kind == "U":
             return distinct.tolist(), codes
@@ -312,8 +318,19 @@ def _member(
                 raise DataError(f"{place}: holds {declared.dtype}; expected text")
             data = _exactly(listing, declared.shape[0] * declared.dtype.itemsize)
             listing.read(1)  # to the end, where the checksum is
-            names = np.frombuffer(data, dtype=declared.dtype).tolist()
+            listed = np.frombuffer(data, dtype=declared.dtype)
+            if not _is_text(listed):
+                raise DataError(f"{place}: holds what is no text")
+            names = listed.tolist()
     return _Column(handle, header.dtype, header.shape[0], names)
+
+
+def _is_text(values: Array) -> bool:
+    """Whether all characters are: numbers beyond the last one would make strings that Python does not survive."""
+    if values.dtype.kind != "U" or not values.size:
+        return True
+    points = np.ascontiguousarray(values).view(np.dtype("u4").newbyteorder(values.dtype.byteorder))
+    return bool(points.max() <= sys.maxunicode)
 
 
 def _flat(handle: Any, info: zipfile.ZipInfo, place: str) -> _Header:

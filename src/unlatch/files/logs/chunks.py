@@ -142,13 +142,15 @@ def joined(chunks: Sequence[LogChunk], diagnostics: Diagnostics) -> Trajectory:
 
 def _sorted_codes(parts: Sequence[Array], names: Sequence[str]) -> tuple[tuple[str, ...], Ints]:
     """The names in sorted order, and all codes as codes of that order."""
+    from unlatch.kernels.text import look_up
+
     ordered = sorted_names(names)
     rank = {name: i for i, name in enumerate(ordered)}
     table = np.array([rank[name] for name in names], dtype=np.int64)
     result = np.empty(sum(map(len, parts)), dtype=np.int64)
     done = 0
     for part in parts:
-        np.take(table, part, out=result[done : done + len(part)], mode="clip")  # in place; all are in range
+        look_up(table, part, result[done : done + len(part)])
         done += len(part)
     result.setflags(write=False)
     return tuple(ordered), result

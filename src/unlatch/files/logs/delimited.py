@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +43,12 @@ _MAX_CELL_BYTES = 4 * MAX_NAME_BYTES
 """Longest cell that is looked at: composing its characters (NFC) may still bring it below the limit."""
 
 _NUMBER = re.compile(rb"[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?")
+
+_NOT_PLAIN = (ord('"'), ord("\r"), 0)
+"""Bytes that the quick kernel knows nothing of."""
+
+_SLOTS = 1 << 10
+"""Places in a table of short symbols, of which half are used: so few that they stay in the processor's cache."""
 
 _NUMBERS = (REWARD, PROBABILITY, STEP)
 _ANSWERS = (TERMINATED, TRUNCATED)
@@ -116,6 +123,29 @@ class SymbolTable:
             self.seen.append(line)
 
 
+class _Keys:
+    """Short symbols of every column, for the kernel that finds rows and looks symbols up in one go."""
+
+    def __init__(self, columns: int, known: Iterable[int]) -> None:
+        self.coded = np.zeros(columns, dtype=np.bool_)
+        self.coded[list(known)] = True
+        self.keys = np.zeros((columns, _SLOTS, text.KEY_WORDS), dtype=np.uint64)
+        self.slots = np.full((columns, _SLOTS), -1, dtype=np.int64)
+        self._learned = [0] * columns
+        self._entered = [0] * columns
+
+    def learn(self, column: int, tokens: Sequence[str]) -> None:
+        """Enter what is new, as long as there is room: a full table would be slow."""
+        for code in range(self._learned[column], len(tokens)):
+            cell = tokens[code].encode()
+            if 0 < len(cell) <= text.WORD * text.KEY_WORDS and self._entered[column] < _SLOTS // 2:
+                words = np.frombuffer(cell.ljust(text.WORD * text.KEY_WORDS, b"\0"), dtype="<u8")
+                with np.errstate(over="ignore"):  # where kernels are plain Python
+                    text.enter_key(self.keys[column], self.slots[column], *words, code)
+                self._entered[column] += 1
+        self._learned[column] = len(tokens)
+
+
 class DelimitedReader:
     """The rows of a delimited text that comes in blocks. A `RowSource`.
 
@@ -150,16 +180,21 @@ class DelimitedReader:
             for column in columns.present
             if column in (*self._symbols, *_ANSWERS)
         }
+        self._codes = np.zeros((len(columns.wanted), ROWS_PER_CALL), dtype=np.int64)
+        known = [column for column in self._tables if column not in (EPISODE, *_ANSWERS)]
+        self._keys = _Keys(len(columns.wanted), known)
         self._rows = 0
 
     def batches(self) -> Iterator[RowBatch]:
         """Read to the end."""
         rest = b""
         for block in self._blocks:
-            rest = yield from self._read_block(rest + block, final=False)
+            data = bytearray(rest)
+            data += block
+            rest = yield from self._read_block(data, final=False)
             if len(rest) > MAX_ROW_BYTES:
                 raise self._wrong_row(text.LONG_ROW, 0)
-        rest = yield from self._read_block(rest, final=True)
+        rest = yield from self._read_block(bytearray(rest), final=True)
         if rest:
             self.truncated_line = self.line
 
@@ -176,44 +211,82 @@ class DelimitedReader:
             "truncated_tail", f"line {line} has no line end and was dropped as cut off", steps=1, line=line
         )
 
-    def _read_block(self, block: bytes, *, final: bool) -> Generator[RowBatch, None, bytes]:
-        """Give the whole rows of ``block``; what is left over are the bytes of a partial row."""
-        data = np.frombuffer(bytearray(block), dtype=np.uint8)
-        position, ended = 0, text.COMPLETE
+    def _read_block(self, block: bytearray, *, final: bool) -> Generator[RowBatch, None, bytes]:
+        """Give the whole rows of ``block``; what is left over are the bytes of a partial row.
+
+        Plain rows are found and looked up at once; whatever is not plain is left to a kernel that knows the format.
+        """
+        data = np.frombuffer(block, dtype=np.uint8)
+        plain = len(block) >= text.WORD and not any(byte in block for byte in _NOT_PLAIN)
+        position, ended, fields = 0, text.COMPLETE, 0
         while position < len(block) and ended == text.COMPLETE:
-            ended, position, line, rows, fields, doubled = text.find_rows(
-                data,
+            rows = 0
+            if plain:
+                position, rows = self._scan(data, position)
+                if rows:
+                    self._lines[:rows] = np.arange(self.line, self.line + rows)
+                    yield self._batch(data, rows, doubled=False, coded=True)
+                    self.line += rows
+            if rows < ROWS_PER_CALL and position < len(block):
+                ended, position, line, rows, fields, doubled = text.find_rows(
+                    data,
+                    position,
+                    self.line,
+                    final,
+                    self._delimiter,
+                    MAX_ROW_BYTES,
+                    self._column_of,
+                    self._bounds[0],
+                    self._bounds[1],
+                    self._lines,
+                )
+                if rows:
+                    yield self._batch(data, rows, doubled=doubled > 0, coded=False)
+                self.line = line
+        if ended not in (text.COMPLETE, text.PARTIAL, text.IN_QUOTE) or (final and ended == text.IN_QUOTE):
+            raise self._wrong_row(ended, fields)
+        return bytes(block[position:])
+
+    def _scan(self, data: Bytes, position: int) -> tuple[int, int]:
+        """Find plain rows and the codes of their symbols, as far as these are known."""
+        words: Any = np.ndarray(
+            shape=(len(data) - text.WORD + 1,), dtype=np.dtype("<u8"), buffer=data, strides=(1,)
+        )
+        with np.errstate(over="ignore"):  # where kernels are plain Python
+            position, rows = text.scan_rows(
+                words,
+                len(data),
                 position,
-                self.line,
-                final,
                 self._delimiter,
                 MAX_ROW_BYTES,
                 self._column_of,
+                self._keys.coded,
+                self._keys.keys,
+                self._keys.slots,
                 self._bounds[0],
                 self._bounds[1],
-                self._lines,
+                self._codes,
             )
-            if rows:
-                yield self._batch(data, rows, doubled > 0)
-            self.line = line
-        if ended not in (text.COMPLETE, text.PARTIAL, text.IN_QUOTE) or (final and ended == text.IN_QUOTE):
-            raise self._wrong_row(ended, fields)
-        return block[position:]
+        return position, rows
 
-    def _batch(self, block: Bytes, rows: int, doubled: bool) -> RowBatch:
-        """The rows whose cells have been found."""
+    def _batch(self, block: Bytes, rows: int, *, doubled: bool, coded: bool) -> RowBatch:
+        """The rows whose cells have been found; ``coded`` if their symbols have been looked up."""
         starts, ends = self._bounds[:, :, :rows]
         lines = self._lines[:rows].copy()
-        blank = starts[ACTION] < 0
-        if blank.any():
-            starts, ends = np.maximum(starts, 0), np.maximum(ends, 0)
+        blank = None
+        if not coded:
+            blank = starts[ACTION] < 0
+            if blank.any():
+                starts, ends = np.maximum(starts, 0), np.maximum(ends, 0)
         if doubled:
             for column in self.columns.present:
                 text.unquote(block, starts[column], ends[column])
         batch = RowBatch(
             lines=lines,
             symbols={
-                c: self._coded(block, starts[c], ends[c], lines, c) for c in self._tables if c not in _ANSWERS
+                c: self._coded(block, starts[c], ends[c], lines, c, coded)
+                for c in self._tables
+                if c not in _ANSWERS
             },
             tokens={c: table.tokens for c, table in self._tables.items()},
             seen={c: table.seen for c, table in self._tables.items()},
@@ -226,8 +299,21 @@ class DelimitedReader:
         self._rows += rows
         return batch
 
-    def _coded(self, block: Bytes, starts: Bounds, ends: Bounds, lines: Ints, column: int) -> Ints:
-        """The codes of symbols; an episode may have an empty name."""
+    def _coded(
+        self, block: Bytes, starts: Bounds, ends: Bounds, lines: Ints, column: int, known: bool
+    ) -> Ints:
+        """The codes of symbols. Of those that are ``known`` the others are looked for only."""
+        if not known or not self._keys.coded[column]:
+            return self._interned(block, starts, ends, lines, column)
+        codes = self._codes[column, : len(starts)].copy()
+        unknown = np.flatnonzero(codes == text.UNKNOWN)
+        if len(unknown):
+            codes[unknown] = self._interned(block, starts[unknown], ends[unknown], lines[unknown], column)
+            self._keys.learn(column, self._tables[column].tokens)
+        return codes
+
+    def _interned(self, block: Bytes, starts: Bounds, ends: Bounds, lines: Ints, column: int) -> Ints:
+        """The codes of cells by the table that knows all of them; an episode may have an empty name."""
         length = ends - starts
         if length.max(initial=0) > _MAX_CELL_BYTES:
             raise DataError(

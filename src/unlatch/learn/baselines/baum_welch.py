@@ -72,6 +72,14 @@ class EMResult:
     seed : int or None
         Repeats the result; None if the caller passed a generator.
     diagnostics : Diagnostics
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> log = unlatch.simulate(unlatch.domains.tiger(), 2_000, rng=0)
+    >>> result = unlatch.learn_em(log, states=2, iterations=50, rng=0)
+    >>> result.iterations, result.log_likelihoods.shape
+    (50, (51,))
     """
 
     pomdp: POMDP
@@ -155,6 +163,13 @@ def learn_em(
         observations never vary.
     NumericalError
         If the likelihood falls, which it cannot do but for an arithmetic fault.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> log = unlatch.simulate(unlatch.domains.tiger(), 2_000, rng=0)
+    >>> unlatch.learn_em(log, states=2, iterations=50, rng=0).pomdp
+    POMDP(2 states, 3 actions, 6 observations, emission='departure')
     """
     checked_emission(emission)
     _check_options(states, starts, iterations, tolerance, initial_model, emission)

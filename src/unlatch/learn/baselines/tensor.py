@@ -60,6 +60,17 @@ class ActionVerdict:
         Of the action's tensor summed over observations, and what it must exceed for a full transition rank.
     transition_condition, observation_condition : float
         Condition numbers of the two matrices; infinite where the action does not apply.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> log = unlatch.simulate(unlatch.domains.tiger(), 20_000, rng=0)
+    >>> for verdict in unlatch.learn_tensor(log, rng=0).verdicts:
+    ...     print(verdict)
+    ...
+    listen: transition and observation matrix have full rank 2
+    open-left: transition matrix has rank 1 of 2 above the noise
+    open-right: transition matrix has rank 1 of 2 above the noise
     """
 
     action: str
@@ -100,6 +111,14 @@ class TensorResult:
     seed : int or None
         Repeats the result; None if the caller passed a generator.
     diagnostics : Diagnostics
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> log = unlatch.simulate(unlatch.domains.tiger(), 20_000, rng=0)
+    >>> result = unlatch.learn_tensor(log, rng=0)
+    >>> result.action, result.rank
+    ('listen', 2)
     """
 
     pomdp: POMDP
@@ -162,6 +181,13 @@ def learn_tensor(
     NotLearnableError
         If no action has a transition matrix of full rank together with linearly independent observation rows
         of all states, with the reason for every action; or if the log shows more states than ``rank``.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> log = unlatch.simulate(unlatch.domains.tiger(), 20_000, rng=0)
+    >>> unlatch.learn_tensor(log, rng=0).pomdp
+    POMDP(2 states, 3 actions, 6 observations, emission='departure')
     """
     generator, seed = resolve_rng(rng)
     log = checked_log(log).with_reward_symbols()

@@ -65,6 +65,16 @@ def examine(log: Trajectory) -> Diagnostics:
     Diagnostics
         Any of ``constant_observations``, ``one_action``, ``endings_not_told``, ``actions_depend_on_observations``,
         ``drift`` and ``repeated_log``; empty for a log without peculiarities.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> log = unlatch.simulate(unlatch.domains.tiger(), 2_000, rng=0)
+    >>> [note.name for note in unlatch.examine(log)]
+    []
+    >>> copied = unlatch.Trajectory(log.actions, log.actions)  # nothing is seen but what was done
+    >>> [note.name for note in unlatch.examine(copied)]
+    ['constant_observations']
     """
     log = checked_log(log).with_reward_symbols()
     notes = Diagnostics()

@@ -42,6 +42,16 @@ def examine_model(pomdp: POMDP, log: Trajectory, *, counts: ExpectedCounts | Non
     -------
     Diagnostics
         Any of ``several_classes`` and ``poor_fit``.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> tiger = unlatch.domains.tiger()
+    >>> [note.name for note in unlatch.examine_model(tiger, unlatch.simulate(tiger, 2_000, rng=0))]
+    []
+    >>> one_state = unlatch.learn_em(unlatch.simulate(tiger, 2_000, rng=0), states=1, rng=0).pomdp
+    >>> [note.name for note in unlatch.examine_model(one_state, unlatch.simulate(tiger, 2_000, rng=0))]
+    ['poor_fit']
     """
     if len(checked_log(log)) == 0:
         return Diagnostics()

@@ -17,7 +17,19 @@ NOTICEABLE = 0.02
 
 
 class Undetermined(NamedTuple):
-    """True where an entry changes under some change of basis that the log cannot see."""
+    """True where an entry changes under some change of basis that the log cannot see.
+
+    ``transitions`` (actions, states, states), ``observations`` (actions, states, observations), ``initial`` (states,).
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> line = unlatch.domains.sense_float_reset(4)
+    >>> _, partition = unlatch.true_partition(line)
+    >>> open_entries = unlatch.undetermined_entries(line, partition)
+    >>> open_entries.transitions.shape, int(open_entries.transitions.sum())
+    ((3, 4, 4), 8)
+    """
 
     transitions: Flags
     observations: Flags
@@ -35,6 +47,16 @@ def undetermined_entries(pomdp: POMDP, partition: Partition, *, tolerance: float
     summing to one. An entry is determined if no infinitesimal such change moves it. Zeros of the true model
     can determine more, as a change that makes a probability negative is not allowed; that is not looked
     at here.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> line = unlatch.domains.sense_float_reset(4)
+    >>> _, partition = unlatch.true_partition(line)
+    >>> partition
+    Partition({0}, {1}, {2, 3})
+    >>> bool(unlatch.undetermined_entries(line, partition).observations.any())
+    False
     """
     transitions = np.zeros(pomdp.transitions.shape, dtype=bool)
     observations = np.zeros(pomdp.observations.shape, dtype=bool)

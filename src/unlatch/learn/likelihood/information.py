@@ -17,11 +17,17 @@ from unlatch.learn.likelihood.parameters import Parameters
 from unlatch.learn.likelihood.scores import Coordinates, block_scores
 
 __all__ = [
+    "beforehand",
+    "block_length",
     "information_by_differences",
     "information_by_scores",
     "information_matrix",
     "missing_information",
+    "numbered_entries",
+    "outer_products",
+    "repeated_sums",
     "row_variances",
+    "unscaled_curvature",
 ]
 
 _SHORTEST_BLOCK = 5
@@ -82,8 +88,8 @@ def information_by_scores(
     passes over the log, whatever the number of coordinates. Blocks should be many times the coordinates.
     """
     parameters = roots.like
-    coordinates, _ = _numbered(parameters, roots.masks, by_state=False)
-    (products,) = _outer_products(parameters, likelihood, coordinates, [slice(0, len(coordinates))], stage)
+    coordinates, _ = numbered_entries(parameters, roots.masks, by_state=False)
+    (products,) = outer_products(parameters, likelihood, coordinates, [slice(0, len(coordinates))], stage)
     scale = coordinates.roots(parameters) / roots.start
     information = 4 * products * np.outer(scale, scale) + np.diag(_pressed(roots, likelihood))
     return _invertible(roots, information)
@@ -141,25 +147,24 @@ def missing_information(
         The name under which progress is reported.
     """
     parameters = ascent.parameters
-    coordinates, owners = _numbered(parameters, _used_entries(ascent), by_state=True)
+    coordinates, owners = numbered_entries(parameters, _used_entries(ascent), by_state=True)
     size, enough = len(coordinates), _enough_blocks(len(coordinates), likelihood)
     if size == 0:
         return 0.0
     parts = [slice(0, size)]
     work = 2 * size * len(likelihood.log) * parameters.n_states
     if not enough and size <= whole and work <= _DIFFERENCE_WORK:
-        found = [_unscaled_curvature(ascent, likelihood, coordinates, stage)]
+        found = [unscaled_curvature(ascent, likelihood, coordinates, stage)]
     else:
         parts = parts if enough and size <= whole else owners
-        found = _outer_products(parameters, likelihood, coordinates, parts, stage)
-    visits = coordinates.gathered([_repeated_sums(uses) for uses in ascent.counts.blocks])
+        found = outer_products(parameters, likelihood, coordinates, parts, stage)
+    visits = coordinates.gathered([repeated_sums(uses) for uses in ascent.counts.blocks])
     roots = coordinates.roots(parameters)
     sizes = np.diff(coordinates.rows)
     prior = ascent.counts.prior * np.repeat(sizes, sizes)
     observed = sum(
         linalg.log_determinant(
-            information
-            + _beforehand(_within(coordinates.rows, part), roots[part], visits[part], prior[part]),
+            information + beforehand(_within(coordinates.rows, part), roots[part], visits[part], prior[part]),
             least=float(prior[part].min()),
         )
         for information, part in zip(found, parts, strict=True)
@@ -167,7 +172,7 @@ def missing_information(
     return 0.5 * (float(np.log(visits + prior).sum()) - observed)
 
 
-def _repeated_sums(uses: Floats) -> Floats:
+def repeated_sums(uses: Floats) -> Floats:
     """For every entry the sum of its row."""
     return np.broadcast_to(uses.sum(axis=-1, keepdims=True), uses.shape)
 
@@ -186,7 +191,7 @@ def _used_entries(ascent: Ascent) -> list[Flags]:
     return [used & (used.sum(axis=-1, keepdims=True) > 1) for used in chosen]
 
 
-def _numbered(
+def numbered_entries(
     parameters: Parameters, chosen: Sequence[Flags], *, by_state: bool
 ) -> tuple[Coordinates, list[slice]]:
     """Coordinates for the chosen entries, and the range of those that each state owns.
@@ -210,6 +215,12 @@ def _numbered(
     return Coordinates(tuple(numbers), starts), ranges
 
 
+def block_length(coordinates: int, likelihood: Likelihood) -> int:
+    """Events in a block such that there are enough of them for so many coordinates, if it can be."""
+    wanted = len(likelihood.log) // (_BLOCKS_PER_COORDINATE * coordinates)
+    return int(np.clip(wanted, _shortest_block(likelihood), _LONGEST_BLOCK))
+
+
 def _enough_blocks(size: int, likelihood: Likelihood) -> bool:
     return len(likelihood.log) >= _shortest_block(likelihood) * _FEWEST_BLOCKS * size
 
@@ -225,13 +236,22 @@ def _pressed(roots: SquareRoots, likelihood: Likelihood) -> Floats:
     return np.maximum(-slope / roots.start, 0.0)
 
 
-def _outer_products(
-    parameters: Parameters, likelihood: Likelihood, coordinates: Coordinates, parts: list[slice], stage: str
+def outer_products(
+    parameters: Parameters,
+    likelihood: Likelihood,
+    coordinates: Coordinates,
+    parts: list[slice],
+    stage: str,
+    *,
+    length: int | None = None,
 ) -> list[Floats]:
-    """Sums of outer products of half the scores of all blocks, for each part of the coordinates."""
+    """Sums of outer products of half the scores of all blocks, for each part of the coordinates.
+
+    Blocks have ``length`` events, by default as many as leave enough of them.
+    """
     log = likelihood.log
-    wanted = len(log) // (_BLOCKS_PER_COORDINATE * len(coordinates))
-    length = int(np.clip(wanted, _shortest_block(likelihood), _LONGEST_BLOCK))
+    if length is None:
+        length = block_length(len(coordinates), likelihood)
     sums = [np.zeros((part.stop - part.start, part.stop - part.start)) for part in parts]
     done = 0
     for scores in block_scores(parameters, log, coordinates, length=length, emission=likelihood.emission):
@@ -255,7 +275,7 @@ def _squared(scores: Floats) -> Floats:
     return product
 
 
-def _beforehand(rows: Ints, roots: Floats, visits: Floats, prior: Floats) -> Floats:
+def beforehand(rows: Ints, roots: Floats, visits: Floats, prior: Floats) -> Floats:
     """What the prior says in every direction; and what merely rescales a row has as much as complete data have of the
     others."""
     known = np.diag(prior)
@@ -279,7 +299,7 @@ def _invertible(roots: SquareRoots, information: Floats) -> Floats:
     return result
 
 
-def _unscaled_curvature(
+def unscaled_curvature(
     ascent: Ascent, likelihood: Likelihood, coordinates: Coordinates, stage: str
 ) -> Floats:
     """Minus a quarter of the Hessian in the square roots themselves, where complete data give the visits of a row."""

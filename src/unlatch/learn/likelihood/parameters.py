@@ -260,6 +260,14 @@ class ExpectedCounts:
         Whether the model's states show the same under every action, and whether any outcome is possible in every row.
     work : float
         Multiplications that it took, or what took as long.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> tiger = unlatch.domains.tiger()
+    >>> counts = unlatch.refine(tiger, unlatch.simulate(tiger, 2_000, rng=0)).counts
+    >>> counts.transitions.shape, round(float(counts.observations.sum()))
+    ((3, 2, 2), 2000)
     """
 
     initial: Floats

@@ -44,6 +44,15 @@ class RefineResult:
         Of the log under ``pomdp``: how much data stands behind every row.
     complete : bool
         False if the time limit or Ctrl-C ended the work.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> tiger = unlatch.domains.tiger()
+    >>> log = unlatch.simulate(tiger, 2_000, rng=0)
+    >>> result = unlatch.refine(tiger, log)  # the maximum of the likelihood near the truth
+    >>> result.pomdp, result.converged
+    (POMDP(2 states, 3 actions, 6 observations, emission='departure'), True)
     """
 
     pomdp: POMDP
@@ -89,6 +98,15 @@ def refine(
     zeros : bool
     time_limit : float, optional
         Seconds after which the best model so far is returned, not converged; so does Ctrl-C.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> tiger = unlatch.domains.tiger()
+    >>> log = unlatch.simulate(tiger, 2_000, rng=0)
+    >>> better = unlatch.refine(tiger, log)
+    >>> better.gained > 0
+    True
     """
     if not isinstance(pomdp, POMDP):
         raise UsageError(f"expected a POMDP to begin from, got {type(pomdp).__name__}")

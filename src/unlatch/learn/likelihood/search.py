@@ -118,6 +118,14 @@ class StateSearch:
     given_up : bool
         True if the search ended early because another hypothesis was done and had clearly more evidence with no more
         states.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> log = unlatch.simulate(unlatch.domains.tiger(), 2_000, rng=0)
+    >>> search = unlatch.learn_pomdp(log, emission="departure", max_states=2, rng=0).search
+    >>> sorted(search.models), search.complete
+    ([1, 2], True)
     """
 
     best: Candidate

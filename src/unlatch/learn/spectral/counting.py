@@ -48,6 +48,15 @@ class SequenceCounts:
     alphabet, which is then sorted. ``paired`` says that symbols are pairs of observation and reward, named
     ``observation|reward``, since observations do not settle their rewards; where they do not in both logs together,
     the sum is of pairs.
+    ``symbol_rewards`` (observations,) is what the symbols carry, or None.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> logs = [unlatch.simulate(unlatch.domains.tiger(), 1_000, rng=seed) for seed in (1, 2)]
+    >>> monday, tuesday = (unlatch.count_sequences(log, history_length=2, test_length=1) for log in logs)
+    >>> (monday + tuesday).steps
+    2000
     """
 
     history_length: int
@@ -267,6 +276,14 @@ def count_sequences(log: Trajectory, *, history_length: int, test_length: int) -
     history_length, test_length : int
         The paper's "(L1, L2)": the Hankel matrix has histories of length 1..L1-1, extended by one pair to
         L1, and tests of length 1..L2.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> log = unlatch.simulate(unlatch.domains.tiger(), 20_000, rng=0)
+    >>> counts = unlatch.count_sequences(log, history_length=2, test_length=1)
+    >>> [len(table.counts) for table in counts.tables]  # different windows of one, two and three pairs
+    [10, 100, 999]
     """
     checked_log(log)
     counter = WindowCounter(history_length, test_length)

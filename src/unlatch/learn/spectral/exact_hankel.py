@@ -33,6 +33,13 @@ def exact_hankel(
     policy : array, shape (actions,) or (observations, actions), optional
         The exploration whose stationary distribution histories start from, as in `simulate`; uniform by
         default.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> hankel = unlatch.exact_hankel(unlatch.domains.tiger(), history_length=2, test_length=1)
+    >>> unlatch.factorize(hankel).rank  # as many as there are states
+    2
     """
     check_lengths(history_length, test_length)
     psr = model.to_psr()

@@ -37,14 +37,21 @@ class RankFactorization:
 
     Attributes
     ----------
-    singular_values : array
+    singular_values : array, shape (values,)
         The leading values of the matrix itself, at least one more than the rank where there are more. They decide the
         rank: thresholds on them, such as the paper's, are about probabilities.
     noise : float
         Estimated largest singular value of the sampling noise; 0 for an exact matrix.
     rank : int
-    history_scales, test_scales : array
+    history_scales, test_scales : array, shape (histories,), (tests,)
         What rows and columns were multiplied with before the decomposition.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> factors = unlatch.factorize(unlatch.exact_hankel(unlatch.domains.tiger(), history_length=2, test_length=1))
+    >>> factors.rank, factors.left.shape, factors.right.shape
+    (2, (10, 2), (10, 2))
     """
 
     left: Floats
@@ -89,6 +96,14 @@ def factorize(
         Apply one dense random rotation to both factors, as the paper's experiments did.
     rng : int or numpy.random.Generator, optional
         Start of the iterative SVD, choice of halvings, rotation.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> log = unlatch.simulate(unlatch.domains.tiger(), 20_000, rng=0)
+    >>> hankel = unlatch.estimate_hankel(unlatch.count_sequences(log, history_length=2, test_length=1))
+    >>> unlatch.factorize(hankel, rng=0).rank
+    2
     """
     generator, _ = resolve_rng(rng)
     _check_options(rank, rank_tolerance, max_rank, scaling)

@@ -20,6 +20,13 @@ def fit_psr(hankel: HankelMatrix, factorization: RankFactorization) -> PSR:
 
     Every replicate uses the same singular vectors, so that all share one basis and can be compared entry
     by entry.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> hankel = unlatch.exact_hankel(unlatch.domains.tiger(), history_length=2, test_length=1)
+    >>> unlatch.fit_psr(hankel, unlatch.factorize(hankel))
+    PSR(rank 2, 3 actions, 6 observations)
     """
     if factorization.left.shape[0] != hankel.shape[0] or factorization.right.shape[0] != hankel.shape[1]:
         raise DataError("this factorization belongs to another Hankel matrix")

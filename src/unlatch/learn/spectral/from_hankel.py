@@ -45,6 +45,14 @@ class SpectralResult:
     refusal : UnlatchError or None
         Why there is no POMDP; its ``singular_values`` are those that were too small.
     diagnostics : Diagnostics
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> log = unlatch.simulate(unlatch.domains.tiger(), 20_000, rng=0)
+    >>> spectral = unlatch.learn_pomdp(log, refine=None, rng=0).spectral
+    >>> spectral.factorization.rank, spectral.psr, spectral.refusal
+    (2, PSR(rank 2, 3 actions, 6 observations), None)
     """
 
     hankel: HankelMatrix

@@ -51,8 +51,17 @@ class HankelMatrix:
         The weights over the square root of the sequence's own probability. So scaled, the noise of all entries is about
         alike, and the singular vectors are those of canonical correlations between past and future. One
         where the matrix is exact.
+    symbol_rewards : array, shape (observations,), or None
+        What every symbol carries.
     replicates : tuple of HankelMatrix
         The same estimate without one block of the log each; empty if the matrix is exact.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> hankel = unlatch.exact_hankel(unlatch.domains.tiger(), history_length=2, test_length=1)
+    >>> hankel.matrix.shape, hankel.extended.shape
+    ((10, 10), (180, 10))
     """
 
     matrix: Any
@@ -116,6 +125,14 @@ def estimate_hankel(counts: SequenceCounts) -> HankelMatrix:
 
     Weighted windows do not count one each but their weight, in both: as in a log whose actions were chosen blindly.
     Action sequences that never occur leave their entries at zero and are counted in ``diagnostics``.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> log = unlatch.simulate(unlatch.domains.tiger(), 20_000, rng=0)
+    >>> hankel = unlatch.estimate_hankel(unlatch.count_sequences(log, history_length=2, test_length=1))
+    >>> hankel.matrix.shape, len(hankel.replicates)
+    ((10, 10), 8)
     """
     histories = [counts.table(length) for length in range(1, counts.history_length)]
     tests = [counts.table(length) for length in range(1, counts.test_length + 1)]

@@ -24,6 +24,16 @@ def recover_pomdp(psr: PSR, similarity: SimilarityTransform) -> POMDP:
     """The explicit model: rows of every state, projected onto the simplex in L2.
 
     How much the projection moved is told by `read_off`, and by `learn_pomdp` in its diagnostics.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> hankel = unlatch.exact_hankel(unlatch.domains.tiger(), history_length=2, test_length=1)
+    >>> psr = unlatch.fit_psr(hankel, unlatch.factorize(hankel))
+    >>> pomdp = unlatch.recover_pomdp(psr, unlatch.find_similarity(psr, rng=0))
+    >>> pomdp.observations[0].round(2)  # of listening
+    array([[0.85, 0.15, 0.  , 0.  , 0.  , 0.  ],
+           [0.15, 0.85, 0.  , 0.  , 0.  , 0.  ]])
     """
     return read_off(psr, similarity)[0]
 

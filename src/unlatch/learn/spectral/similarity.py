@@ -49,10 +49,19 @@ class SimilarityTransform:
     diagonals, diagonal_variances : array, shape (full-rank actions, states, observations)
         Observation rows of the full-rank actions as eigenvalues, averaged over cells, not yet projected;
         and their sampling variances (zero for an exact PSR). Empty without a full-rank action.
-    action_singular_values : array, shape (actions,)
-        The smallest singular value of every action's matrix, against ``action_thresholds``.
+    action_singular_values, action_thresholds : array, shape (actions,)
+        The smallest singular value of every action's matrix, and what it must exceed to count as full rank.
     residual : float
         Root of the sum of squares of what is left outside the diagonals; without a full-rank action, beside rank one.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> hankel = unlatch.exact_hankel(unlatch.domains.tiger(), history_length=2, test_length=1)
+    >>> psr = unlatch.fit_psr(hankel, unlatch.factorize(hankel))
+    >>> similarity = unlatch.find_similarity(psr, rng=0)
+    >>> similarity.matrix.shape, similarity.partition
+    ((2, 2), Partition({0}, {1}))
     """
 
     matrix: Floats
@@ -107,6 +116,14 @@ def find_similarity(
         Where no action has full rank, tell states by the independence of what they show and where they lead: then
         every state stands alone, or the PSR is refused. Without, it is refused at once, as in the paper.
     rng : int or numpy.random.Generator, optional
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> hankel = unlatch.exact_hankel(unlatch.domains.tiger(), history_length=2, test_length=1)
+    >>> psr = unlatch.fit_psr(hankel, unlatch.factorize(hankel))
+    >>> unlatch.find_similarity(psr, rng=0).full_rank_actions  # to listen leaves the tiger where it is
+    (0,)
     """
     generator, _ = resolve_rng(rng)
     checked_emission(emission)

@@ -35,10 +35,18 @@ class WindowTable:
     """All windows of one length that occur, in lexicographic order, with counts per block.
 
     ``codes`` has shape (words, windows), ``counts`` (windows, blocks). Symbols are pairs
-    ``action * observations + observation``. Where the log says how probable each action was, ``weights``
-    (windows, blocks) has what the windows would count, up to a factor, had actions been chosen blindly and
+    ``action * observations + observation``. Where the log says how probable each action was,
+    ``weights`` (windows, blocks) has what the windows would count, up to a factor, had actions been chosen blindly and
     uniformly: every occurrence weighs one over the probability of its actions. ``squares`` (windows, 1) sums the
     squares of these weights.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> log = unlatch.Trajectory([0, 1, 0, 1], [0, 0, 1, 1])
+    >>> table = unlatch.count_sequences(log, history_length=2, test_length=1).tables[0]
+    >>> table.length, table.codes, table.counts.sum(axis=1)
+    (1, array([[0, 1, 2, 3]]), array([1, 1, 1, 1]))
     """
 
     length: int

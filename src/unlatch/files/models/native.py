@@ -1,8 +1,9 @@
-"""Model files: versioned JSON with a checksum, written so that every number reads back to the last bit.
+"""Our own model files: versioned JSON with a checksum, written so that every number reads back to the last bit.
 
 A file is data and nothing else: nothing in it is ever executed. Whatever is damaged, foreign or inconsistent
 is refused with a `ModelFileError`; fields that a newer version added are kept when the model is saved again. What is
-written has been read back first, so that a file that was saved can be loaded.
+written has been read back first, so that a file that was saved can be loaded. `native_npz` has the same content with
+the arrays as bytes.
 """
 
 from __future__ import annotations
@@ -12,19 +13,26 @@ import platform
 import re
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
+from functools import cached_property
 from importlib import metadata
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unlatch import __version__
 from unlatch.core.diagnostics import Diagnostic, Diagnostics
 from unlatch.core.evidence import Evidence
+from unlatch.core.identification import QUICK_STATES, Identification
+from unlatch.core.intervals import KINDS, Intervals
 from unlatch.core.partition import Partition
+from unlatch.core.partition_model import PartitionModel
 from unlatch.core.pomdp import POMDP
+from unlatch.core.problem import Problem
 from unlatch.core.psr import PSR
+from unlatch.core.reward import Reward
 from unlatch.errors import (
     DataError,
     ModelFileError,
@@ -34,14 +42,29 @@ from unlatch.errors import (
     UsageError,
 )
 from unlatch.files import strict_json
-from unlatch.files.atomic import PathLike, checked_path, read_regular_file, write_atomically
+from unlatch.files.models.rewards import plain_reward, read_reward
 
-__all__ = ["Learned", "SavedModel", "load_model", "save_model"]
+__all__ = [
+    "FILLED_IN",
+    "FORMAT",
+    "MAX_BYTES",
+    "Learned",
+    "SavedModel",
+    "as_saved",
+    "checked_version",
+    "completed",
+    "content_of",
+    "json_bytes",
+    "noting_newer",
+    "read_json",
+    "saved_from",
+    "unreachable",
+]
 
 M = TypeVar("M", POMDP, PSR)
 
 FORMAT = "unlatch-model"
-MAJOR, MINOR = 1, 2
+MAJOR, MINOR = 1, 3
 MAX_BYTES = 1 << 30
 
 _SECTIONS = (
@@ -50,8 +73,12 @@ _SECTIONS = (
     "pomdp",
     "psr",
     "partition",
+    "reward",
+    "discount",
     "evidence",
+    "identified",
     "log_likelihood",
+    "intervals",
     "options",
     "diagnostics",
     "provenance",
@@ -62,7 +89,7 @@ _PSR_FIELDS = tuple(f.name for f in fields(PSR) if f.name != "replicates")
 _REQUIRED = {"pomdp": ("transitions", "observations", "initial"), "psr": ("initial", "updates", "final")}
 _NAMES = ("action_names", "observation_names", "state_names", "untried_actions", "first_observation_names")
 _LIBRARIES = ("numpy", "scipy", "numba")
-_FILLED_IN = ("software", "software_before", "created")
+FILLED_IN = ("software", "software_before", "created")
 """Entries of the provenance that only `save_model` itself writes."""
 
 _ABOUT_THE_FILE = ("newer_version", "no_checksum", "unknown_fields")
@@ -89,6 +116,8 @@ class Learned(Protocol):
     def partition(self) -> Partition | None: ...
     @property
     def evidence(self) -> Evidence | None: ...
+    @property
+    def identified(self) -> Identification: ...
     @property
     def log_likelihood(self) -> float: ...
     @property
@@ -121,8 +150,12 @@ _KINDS: dict[str, Any] = {
     "diagnostics": Diagnostics,
     "extra": Mapping,
     "evidence": Evidence | None,
+    "identified": Identification | None,
     "options": Mapping,
     "log_likelihood": int | float | np.integer | np.floating | None,
+    "intervals": Intervals | None,
+    "reward": Reward | None,
+    "discount": int | float | np.integer | np.floating | None,
 }
 """Of the fields of a `SavedModel`."""
 
@@ -149,6 +182,14 @@ class SavedModel:
         The options that the model was learned with; plain JSON values.
     log_likelihood : float, optional
         Of the POMDP on the log that it was learned from, in nats; minus infinity if a spectral model rules it out.
+    intervals : Intervals, optional
+        How sure every number of the POMDP is.
+    reward : Reward, optional
+        What is to be pursued, if the file says so.
+    discount : float, optional
+        What a reward one step later counts for, if the file says so.
+    identified : Identification, optional
+        What the log determines of the POMDP, without the extreme models.
     """
 
     pomdp: POMDP | None = None
@@ -160,6 +201,10 @@ class SavedModel:
     evidence: Evidence | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     log_likelihood: float | None = None
+    intervals: Intervals | None = None
+    reward: Reward | None = None
+    discount: float | None = None
+    identified: Identification | None = None
 
     def __post_init__(self) -> None:
         for name, kind in _KINDS.items():
@@ -172,73 +217,38 @@ class SavedModel:
             raise DataError(f"partition: {self.partition.n_states} labels for {states} states of the pomdp")
         if self.log_likelihood is not None and not self.log_likelihood < np.inf:
             raise DataError(f"log_likelihood must be a number below infinity, got {self.log_likelihood}")
+        if self.intervals is not None:
+            _check_fit(self.intervals, self.pomdp)
+        if self.reward is not None or self.discount is not None:
+            self.problem  # noqa: B018  # refuses a reward or a discount that does not fit
 
     @property
     def model(self) -> POMDP | PSR:
         """The POMDP if there is one, else the PSR."""
         return self.pomdp if self.pomdp is not None else self.psr  # type: ignore[return-value]
 
-
-def save_model(
-    path: PathLike,
-    model: POMDP | PSR | SavedModel | Learned,
-    *,
-    partition: Partition | None = None,
-    psr: PSR | None = None,
-    provenance: Mapping[str, Any] | None = None,
-    diagnostics: Diagnostics | None = None,
-    timestamp: bool = False,
-) -> None:
-    """Write a model file, whole or not at all. The same model gives the same bytes.
-
-    Parameters
-    ----------
-    path : path of the file, replaced if it exists
-    model : result of learning, POMDP, PSR or SavedModel
-        Of a result (`learn_pomdp`), all that is known goes into the file: the model, its partition, evidence,
-        likelihood, options, diagnostics, the seed, the size of the log, and what the spectral stage found. Where the
-        spectral model is what was returned, its PSR is stored as well.
-    partition, psr : optional
-        Stored beside the model; they replace those of a `SavedModel` or a result.
-    provenance : mapping, optional
-        Added to what is known of a `SavedModel` or a result. The versions of unlatch and of what it is built on are
-        always those of the software that writes the file, under ``software``; versions that a loaded model came with
-        are kept under ``software_before``.
-    diagnostics : Diagnostics, optional
-        Added to those of a `SavedModel` or a result.
-    timestamp : bool
-        Note the time (UTC) in the provenance, as ``created``. The bytes then differ from one run to the next.
-    """
-    where = checked_path(path)
-    _refuse_kinds(partition, psr, provenance, diagnostics)
-    saved = _as_saved(model)
-    completed = replace(
-        saved,
-        partition=partition or saved.partition,
-        psr=psr or saved.psr,
-        provenance=_completed({**saved.provenance, **(provenance or {})}, timestamp),
-        diagnostics=saved.diagnostics + (diagnostics or Diagnostics()),
-    )
-    write_atomically(path, _written(completed, where))
+    @cached_property
+    def problem(self) -> Problem:
+        """The model with its reward and discount; where the file has none, with the rewards that the model knows, and
+        the usual discount. `UsageError` if there is no reward at all."""
+        model: POMDP | PartitionModel | PSR = self.model
+        if isinstance(model, PSR) and self.partition is not None:
+            model = PartitionModel(model, self.partition)
+        told = {} if self.discount is None else {"discount": float(self.discount)}
+        return Problem(model, self.reward, diagnostics=self.diagnostics, **told)  # type: ignore[arg-type]
 
 
-def _refuse_kinds(
-    partition: object, psr: object, provenance: Mapping[str, Any] | None, diagnostics: object
-) -> None:
-    for name, value, kind in (
-        ("partition", partition, Partition),
-        ("psr", psr, PSR),
-        ("provenance", provenance, Mapping),
-        ("diagnostics", diagnostics, Diagnostics),
-    ):
-        if value is not None and not isinstance(value, kind):
-            raise UsageError(f"{name} must be of type {kind.__name__}, got {type(value).__name__}")
-    taken = [name for name in _FILLED_IN if name in (provenance or {})]
-    if taken:
-        raise UsageError(f"provenance: {', '.join(taken)} is filled in by save_model; give it another name")
+def _check_fit(intervals: Intervals, pomdp: POMDP | None) -> None:
+    """Refuse intervals of another model."""
+    for kind, bounds in zip(KINDS, intervals.rows, strict=True):
+        rows = None if pomdp is None else getattr(pomdp, kind)
+        ours = None if bounds is None else bounds.shape[:-1]
+        if ours != (None if rows is None else rows.shape):
+            raise DataError(f"intervals: {kind}: they are not of this pomdp")
 
 
-def _as_saved(model: POMDP | PSR | SavedModel | Learned) -> SavedModel:
+def as_saved(model: POMDP | PSR | SavedModel | Learned) -> SavedModel:
+    """Whatever can be saved, as what a file holds."""
     if isinstance(model, SavedModel):
         return model
     if isinstance(model, POMDP):
@@ -263,7 +273,9 @@ def _of_result(result: Learned) -> SavedModel:
         psr=spectral.partition_model.psr if plain else None,
         partition=result.partition,
         evidence=result.evidence,
+        identified=result.identified if result.pomdp.n_states <= QUICK_STATES else None,
         log_likelihood=result.log_likelihood,
+        intervals=getattr(result, "stated", None),
         options=result.options.as_dict(),
         diagnostics=result.diagnostics,
         provenance={
@@ -285,10 +297,10 @@ def _of_spectral(spectral: Any) -> dict[str, Any]:
     }
 
 
-def _completed(provenance: Mapping[str, Any], timestamp: bool) -> dict[str, Any]:
+def completed(provenance: Mapping[str, Any], timestamp: bool) -> dict[str, Any]:
     """With our versions first, and those that the model came with, if they were others, in a list of their own."""
     ours = _software()
-    rest = {key: value for key, value in provenance.items() if key not in _FILLED_IN}
+    rest = {key: value for key, value in provenance.items() if key not in FILLED_IN}
     theirs, before = provenance.get("software", ours), provenance.get("software_before", [])
     if theirs != ours:
         before = [*(before if isinstance(before, list) else [before]), theirs]
@@ -307,15 +319,15 @@ def _software() -> dict[str, str]:
     return found
 
 
-def _written(saved: SavedModel, where: str) -> bytes:
+def json_bytes(saved: SavedModel, where: str) -> bytes:
     """The bytes of the file, which have been read back: what could not be loaded is not written."""
     try:
-        content = _content(saved)
+        content = content_of(saved)
         content["sha256"] = _checksum(content)
         data = (strict_json.pretty(content) + "\n").encode()
         if len(data) > MAX_BYTES:
             raise ResourceLimitError(f"{where}: {len(data)} bytes; a model file has at most {MAX_BYTES}")
-        _read(data, where)
+        read_json(data, where)
     except ModelFileError as error:
         raise DataError(f"not written, because it could not be loaded again: {error}") from None
     except RecursionError:
@@ -327,17 +339,22 @@ def _written(saved: SavedModel, where: str) -> bytes:
     return data
 
 
-def _content(saved: SavedModel) -> dict[str, Any]:
-    """Everything but the checksum, as plain JSON values, unknown fields where they were read."""
+def content_of(saved: SavedModel, arrays: dict[str, NDArray[Any]] | None = None) -> dict[str, Any]:
+    """Everything but the checksum, as plain JSON values, unknown fields where they were read. The arrays of models and
+    rewards go to ``arrays``, if that is given, by names such as ``pomdp.initial``."""
     extra = _plain(saved.extra)
     values = {
         "format": FORMAT,
         "version": f"{MAJOR}.{MINOR}",
-        "pomdp": _section("pomdp", saved.pomdp, _POMDP_FIELDS, extra),
-        "psr": _section("psr", saved.psr, _PSR_FIELDS, extra),
+        "pomdp": _section("pomdp", saved.pomdp, _POMDP_FIELDS, extra, arrays),
+        "psr": _section("psr", saved.psr, _PSR_FIELDS, extra, arrays),
         "partition": None if saved.partition is None else saved.partition.labels.tolist(),
+        "reward": None if saved.reward is None else plain_reward(saved.reward, arrays),
+        "discount": None if saved.discount is None else float(saved.discount),
         "evidence": None if saved.evidence is None else _plain(saved.evidence.as_dict()),
+        "identified": None if saved.identified is None else _plain(saved.identified.as_dict()),
         "log_likelihood": _plain(saved.log_likelihood),
+        "intervals": None if saved.intervals is None else saved.intervals.as_dict(),
         "options": _plain(saved.options) or None,
         "diagnostics": [
             {"name": entry.name, "message": entry.message, "details": _plain(entry.details)}
@@ -351,12 +368,21 @@ def _content(saved: SavedModel) -> dict[str, Any]:
 
 
 def _section(
-    section: str, model: POMDP | PSR | None, names: tuple[str, ...], extra: Mapping[str, Any]
+    section: str,
+    model: POMDP | PSR | None,
+    names: tuple[str, ...],
+    extra: Mapping[str, Any],
+    arrays: dict[str, NDArray[Any]] | None,
 ) -> dict[str, Any] | None:
     """A model's fields, without those that say nothing."""
     if model is None:
         return None
-    values = {name: _plain(getattr(model, name)) for name in names}
+    own = {name: getattr(model, name) for name in names}
+    if arrays is not None:
+        apart = {name: value for name, value in own.items() if isinstance(value, np.ndarray)}
+        arrays.update({f"{section}.{name}": value for name, value in apart.items()})
+        own = {name: value for name, value in own.items() if name not in apart}
+    values = {name: _plain(value) for name, value in own.items()}
     unknown = _object(f"extra: {section}", extra.get(section, {}))
     return unknown | {name: value for name, value in values.items() if value is not None and value != []}
 
@@ -392,25 +418,16 @@ def _checksum(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(strict_json.canonical(content)).hexdigest()
 
 
-def load_model(path: PathLike) -> SavedModel:
-    """Read a model file.
-
-    Raises `ModelFileError` for a file that is damaged, foreign, of a newer major version, or no valid model.
-    What was repaired or passed over is in the ``diagnostics`` of the result.
-    """
-    where = checked_path(path)
-    return _read(read_regular_file(path, largest=MAX_BYTES), where)
-
-
-def _read(data: bytes, where: str) -> SavedModel:
+def read_json(data: bytes, where: str) -> SavedModel:
+    """The model of a JSON file, given by its bytes."""
     _refuse_foreign(data, where)
     content = strict_json.parse(data, where)
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise ModelFileError(f'{where}: no unlatch model; "format" must be {FORMAT!r} at the top level')
-    minor = _checked_version(content, where)
-    notes = _noting_newer(content, minor) + _verified(content, minor, where)
+    minor = checked_version(content, where)
+    notes = noting_newer(content, minor) + _verified(content, minor, where)
     try:
-        return _saved(content, notes)
+        return saved_from(content, notes)
     except UnlatchError as error:
         raise ModelFileError(f"{where}: {error}") from None
 
@@ -422,10 +439,12 @@ def _refuse_foreign(data: bytes, where: str) -> None:
     if data[0] == 0x80:
         kind = "a pickle, which could run any program"
     if kind is not None:
-        raise ModelFileError(f"{where}: refused: {kind}; models are read from unlatch's own JSON files only")
+        raise ModelFileError(
+            f"{where}: refused: {kind}; models are read from unlatch's own files and from .POMDP and .pomdpx files"
+        )
 
 
-def _checked_version(content: Mapping[str, Any], where: str) -> int:
+def checked_version(content: Mapping[str, Any], where: str) -> int:
     """The minor version of a file whose major version is ours."""
     version = content.get("version")
     match = _VERSION.fullmatch(version) if isinstance(version, str) else None
@@ -439,7 +458,8 @@ def _checked_version(content: Mapping[str, Any], where: str) -> int:
     return int(match[2])
 
 
-def _noting_newer(content: Mapping[str, Any], minor: int) -> Diagnostics:
+def noting_newer(content: Mapping[str, Any], minor: int) -> Diagnostics:
+    """A note for a file of a later minor version."""
     if minor <= MINOR:
         return Diagnostics()
     version = content["version"]
@@ -469,7 +489,8 @@ def _verified(content: Mapping[str, Any], minor: int, where: str) -> Diagnostics
     return Diagnostics()
 
 
-def _saved(content: dict[str, Any], notes: Diagnostics) -> SavedModel:
+def saved_from(content: dict[str, Any], notes: Diagnostics) -> SavedModel:
+    """The model that a content describes; arrays may be arrays or lists."""
     pomdp, pomdp_extra, pomdp_repairs = _model(content, "pomdp", POMDP, _POMDP_FIELDS)
     psr, psr_extra, psr_repairs = _model(content, "psr", PSR, _PSR_FIELDS)
     unknown = {key: value for key, value in content.items() if key not in _SECTIONS}
@@ -483,11 +504,15 @@ def _saved(content: dict[str, Any], notes: Diagnostics) -> SavedModel:
         + _noting_unknown(notes, extra)
         + pomdp_repairs
         + psr_repairs
-        + _unreachable(pomdp),
+        + unreachable(pomdp),
         extra=extra,
         evidence=_evidence(content.get("evidence")),
+        identified=_identified(content.get("identified"), pomdp),
         options=_object("options", content.get("options", {})),
         log_likelihood=_log_likelihood(content.get("log_likelihood")),
+        intervals=_intervals(content.get("intervals")),
+        reward=None if content.get("reward") is None else read_reward(content["reward"]),
+        discount=_discount(content.get("discount")),
     )
 
 
@@ -542,8 +567,20 @@ def _states(section: str, value: Any) -> tuple[int, ...]:
     return tuple(value)
 
 
+def _identified(value: Any, pomdp: POMDP | None) -> Identification | None:
+    if value is None:
+        return None
+    if pomdp is None:
+        raise DataError("identified: without a pomdp there is nothing to identify")
+    return Identification.from_dict(_object("identified", value), pomdp)
+
+
 def _evidence(values: Any) -> Evidence | None:
     return None if values is None else Evidence.from_dict(_object("evidence", values))
+
+
+def _intervals(values: Any) -> Intervals | None:
+    return None if values is None else Intervals.from_dict(_object("intervals", values))
 
 
 def _log_likelihood(value: Any) -> float | None:
@@ -557,6 +594,12 @@ def _log_likelihood(value: Any) -> float | None:
         return float(value)
     except OverflowError:
         raise DataError("log_likelihood: a number is too large") from None
+
+
+def _discount(value: Any) -> float | None:
+    if value is not None and type(value) not in (int, float):
+        raise DataError(f"discount: expected a number, got {type(value).__name__}")
+    return None if value is None else float(np.clip(value, -1, 2))  # an integer may have any number of digits
 
 
 def _partition(labels: Any) -> Partition | None:
@@ -591,7 +634,7 @@ def _noting_unknown(notes: Diagnostics, extra: Mapping[str, Any]) -> Diagnostics
     return notes.noting("unknown_fields", f"kept but not understood: {', '.join(names)}", fields=names)
 
 
-def _unreachable(pomdp: POMDP | None) -> Diagnostics:
+def unreachable(pomdp: POMDP | None) -> Diagnostics:
     """States that no sequence of actions can lead to from the initial distribution."""
     if pomdp is None:
         return Diagnostics()

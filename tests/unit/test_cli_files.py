@@ -1,0 +1,143 @@
+"""Files of other tools on the command line: converted, simulated, planned with, shown."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import unlatch
+from unlatch import cli
+
+TIGER = """discount: 0.95
+values: reward
+states: left right
+actions: listen open-left open-right
+observations: hear-left hear-right
+T: listen identity
+T: open-left uniform
+T: open-right uniform
+O: * uniform
+O: listen : left 0.85 0.15
+O: listen : right 0.15 0.85
+R: listen : * : * : * -1
+R: open-left : left : * : * -100
+R: open-left : right : * : * 10
+R: open-right : left : * : * 10
+R: open-right : right : * : * -100
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "tiger.POMDP").write_text(TIGER)
+    return tmp_path
+
+
+def call(capfd: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    code = cli.run([str(argument) for argument in arguments])
+    captured = capfd.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_a_model_goes_through_all_formats(capfd, folder):
+    names = ["tiger.POMDP", "a.pomdpx", "b.npz", "c.json", "d.POMDP"]
+    for source, target in itertools.pairwise(names):
+        code, out, err = call(capfd, "convert", folder / source, folder / target)
+        assert (code, err) == (0, "")
+        assert f"wrote {folder / target}" in out
+    first, last = (unlatch.load_problem(folder / name) for name in ("tiger.POMDP", "d.POMDP"))
+    assert first == last
+
+
+def test_learned_models_keep_what_is_known_of_them(capfd, folder):
+    unlatch.save_model(folder / "m.json", unlatch.domains.tiger(), provenance={"seed": 3})
+    assert call(capfd, "convert", folder / "m.json", folder / "m.npz")[0] == 0
+    assert call(capfd, "convert", folder / "m.npz", folder / "n.json")[0] == 0
+    assert (folder / "m.json").read_bytes() == (folder / "n.json").read_bytes()
+    code, out, _ = call(capfd, "convert", folder / "m.json", folder / "m.POMDP", "--discount", "0.5")
+    assert code == 0
+    assert "note: emission_converted" in out
+    assert unlatch.load_problem(folder / "m.POMDP").discount == 0.5
+
+
+def test_a_model_without_rewards_is_written_as_one_in_which_nothing_pays(capfd, folder):
+    unlatch.save_model(folder / "m.json", unlatch.domains.noisy_hallway())
+    code, out, _ = call(capfd, "convert", folder / "m.json", folder / "m.POMDP")
+    assert code == 0
+    assert "note: no_reward" in out
+    assert not unlatch.load_problem(folder / "m.POMDP").rewards.any()
+
+
+def test_graphs_policies_and_terminal_states(capfd, folder):
+    assert call(capfd, "convert", folder / "tiger.POMDP", folder / "t.dot")[0] == 0
+    assert (folder / "t.dot").read_text().startswith("digraph")
+    assert call(capfd, "convert", folder / "tiger.POMDP", folder / "t.mmd")[0] == 0
+    assert (folder / "t.mmd").read_text().startswith("flowchart")
+    unlatch.save_policy(folder / "p.alpha", unlatch.AlphaVectors(np.eye(2), [0, 1]))
+    assert call(capfd, "convert", folder / "p.alpha", folder / "p.policyx")[0] == 0
+    assert unlatch.load_policy(folder / "p.policyx") == unlatch.load_policy(folder / "p.alpha")
+    ends = TIGER.replace("left right\n", "left right end\n", 1).replace(
+        "T: listen identity", "start: left\nT: listen identity"
+    )
+    ends = ends.replace("O: *", "T: * : end : end 1\nT: * : end : left 0\nT: * : end : right 0\nO: *", 1)
+    (folder / "ends.POMDP").write_text(
+        ends.replace("R: listen : *", "R: listen : left").replace("uniform", "uniform")
+    )
+    code, _, err = call(capfd, "convert", folder / "ends.POMDP", folder / "e.json", "--terminal", "detect")
+    assert (code, err) == (0, "")
+    assert unlatch.load_model(folder / "e.json").pomdp.terminal == (2,)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "code"),
+    [
+        ("tiger.POMDP", "t.xyz", 2), ("gone.POMDP", "t.json", 7), ("tiger.POMDP", "nowhere/t.json", 7),
+        ("tiger.POMDP", "tiger.POMDP", 2), ("bad.POMDP", "t.json", 4), ("p.alpha", "p.json", 2),
+        ("tiger.POMDP", "p.alpha", 2), ("psr.json", "t.dot", 2), ("psr.json", "t.POMDP", 2),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_converted(capfd, folder, source, target, code):
+    (folder / "bad.POMDP").write_text("states: T\n")
+    unlatch.save_policy(folder / "p.alpha", unlatch.AlphaVectors(np.eye(2), [0, 1]))
+    unlatch.save_model(folder / "psr.json", unlatch.domains.tiger().to_psr())
+    before = sorted(path.name for path in folder.iterdir())
+    found, _, err = call(capfd, "convert", folder / source, folder / target)
+    assert found == code
+    assert "error: " in err
+    assert "Traceback" not in err
+    assert sorted(path.name for path in folder.iterdir()) == before
+
+
+@pytest.mark.compiled
+def test_files_are_simulated_and_planned_with_as_domains_are(capfd, folder):
+    code, out, _ = call(
+        capfd, "simulate", folder / "tiger.POMDP", "--steps", 500, "--seed", 1, "-o", folder / "log.csv"
+    )
+    assert code == 0
+    assert "wrote 500 steps" in out
+    log = unlatch.read_log(folder / "log.csv")
+    assert set(log.rewards) == {-100.0, -1.0, 10.0}
+    arguments = ["--episodes", 20, "--steps", 4, "--simulations", 200, "--seed", 1]
+    code, out, _ = call(capfd, "plan", folder / "tiger.POMDP", "--reward", "learned", *arguments)
+    assert code == 0
+    assert "first action: listen" in out
+    tiger = unlatch.paying_model(unlatch.load_problem(folder / "tiger.POMDP"))
+    unlatch.save_model(folder / "m.json", tiger)
+    code, out, _ = call(
+        capfd, "plan", folder / "m.json", "--reward", "learned", "--in", folder / "tiger.POMDP", *arguments
+    )
+    assert code == 0
+    assert "share of time by true state: left" in out
+
+
+def test_show_prints_rewards_and_discount(capfd, folder):
+    code, out, _ = call(capfd, "show", folder / "tiger.POMDP")
+    assert code == 0
+    assert "2 states, 3 actions, 2 observation symbols; observations come on arrival" in out
+    assert "expected rewards (discount 0.95)" in out
+    assert "-100" in out
+    code, out, _ = call(capfd, "show", folder / "tiger.POMDP", "--action", "listen")
+    assert "-100" not in out
