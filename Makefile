@@ -9,7 +9,7 @@ export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_BUILD_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test quick coverage interpreters rooms lint benchmarks efficiency systems reproduce clean
+.PHONY: demo test quick coverage interpreters rooms lint docs docs-outputs dist-check benchmarks efficiency systems reproduce clean
 
 demo: $(VENV)/installed
 	$(BIN)/unlatch demo --out out
@@ -46,6 +46,19 @@ lint: $(VENV)/installed-test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# The documentation as web pages, in out/docs; a warning is an error.
+docs: $(VENV)/installed-docs
+	$(BIN)/python -m sphinx -W --keep-going -q -c docs -b html . out/docs
+	@echo "open out/docs/index.html"
+
+# Runs every page of the documentation and puts in what its blocks print; redraws their pictures, remakes their tables.
+docs-outputs: $(VENV)/installed-test
+	$(BIN)/python tests/pages.py --write
+
+# Wheel and source distribution, each installed into an empty environment, where a model is learned.
+dist-check: $(VENV)/bin/python
+	$(BIN)/python tests/dist_check.py
+
 # Statistical runs and speed: minutes, not part of `make test`. Their results are in docs/measurements.md.
 benchmarks: $(VENV)/installed-test
 	$(BIN)/python benchmarks/counting.py
@@ -81,6 +94,10 @@ $(VENV)/installed: $(VENV)/bin/python pyproject.toml constraints.txt
 $(VENV)/installed-test: $(VENV)/bin/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --editable '.[test]'
 	@touch $@ $(VENV)/installed
+
+$(VENV)/installed-docs: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	@touch $@
 
 clean:
 	rm -rf $(VENV) .venv-* .coverage out build dist .pytest_cache .mypy_cache .ruff_cache

@@ -4,7 +4,8 @@
 a temporary
 folder, then reads it in turns by each way, and prints the best of the repeats as ratios of wall time and of
 processor time: on a machine
-that others use too the second is the one to trust. Memory is what a fresh process needs at its peak beyond its imports.
+that others use too the second is the one to trust. Memory is what a fresh process needs at its peak beyond what a
+short log takes; it must not grow with the log.
 """
 
 from __future__ import annotations
@@ -24,12 +25,14 @@ import pyarrow.parquet
 import unlatch
 
 MEMORY = """
-import resource, sys, unlatch
-from unlatch import iterate_log, read_log
+import sys
+from unlatch import iterate_log
+def peak():
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM:"))
 next(iterate_log(sys.argv[2]))
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak()
 steps = sum(len(chunk) for chunk in iterate_log(sys.argv[1]))
-print(steps, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+print(steps, (peak() - before) / 1024)
 """
 
 
@@ -84,6 +87,9 @@ def main() -> None:
             unlatch.write_log(path, log)
         small = Path(folder, "small.csv")
         unlatch.write_log(small, log.head(1_000))
+        half = {ending: Path(folder, f"half{ending}") for ending in paths}
+        for path in half.values():
+            unlatch.write_log(path, log.head(options.rows // 2))
         csv = {"pandas": by_pandas, "read_log": unlatch.read_log, "iterate_log": in_chunks}
         compared(f"CSV, {options.rows} rows", best(csv, paths[".csv"], options.repeats), "pandas")
         parquet = {
@@ -94,10 +100,10 @@ def main() -> None:
         compared("Parquet", best(parquet, paths[".parquet"], options.repeats), "pyarrow")
         npz = {"read_log": unlatch.read_log, "iterate_log": in_chunks}
         compared("NPZ", best(npz, paths[".npz"], 1), "read_log")
-        for ending, path in paths.items():
+        for path in (*half.values(), *paths.values()):
             run = [sys.executable, "-c", MEMORY, str(path), str(small)]
             steps, megabytes = subprocess.run(run, capture_output=True, check=True, text=True).stdout.split()
-            print(f"memory of iterate_log, {ending}: {float(megabytes):.0f} MB for {steps} steps")
+            print(f"memory of iterate_log, {path.suffix}: {float(megabytes):.0f} MB for {steps} steps")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """The pages of the documentation as programs: their blocks are run, and what they show is what was printed.
 
 ``python tests/pages.py`` runs every page and says where what it shows is not what came; ``--write`` puts what came into
-the pages, and redraws their pictures; names of pages after it, such as ``tutorial.md``, leave the others alone.
+the pages, and redraws their pictures; ``--quick`` leaves out what takes long; names of pages, such as ``tutorial.md``,
+leave the others alone.
 
 A page stays plain Markdown:
 
@@ -11,7 +12,8 @@ A page stays plain Markdown:
   line that it shows begins with ``error:``.
 - ``...`` in what is shown stands for anything.
 - A picture that a block leaves in the folder must be the one of that name in ``docs/images``.
-- ``<!-- recorded -->`` before a block: too long to run in every test. It runs here, and is not compared there.
+- ``<!-- recorded -->`` before a block: too long to run in every test. It runs here, and is not compared there. With
+  ``<!-- recorded: model.json -->`` the file of that name that it leaves is kept in ``docs/results``, for later blocks.
 - A table between ``<!-- made by NAME -->`` and ``<!-- end -->`` is made by the function of that name in `TABLES`.
 """
 
@@ -21,6 +23,7 @@ import contextlib
 import io
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -35,13 +38,19 @@ import page_tables
 
 ROOT = Path(__file__).resolve().parents[1]
 IMAGES = ROOT / "docs" / "images"
-PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("**/*.md")])
+RESULTS = ROOT / "docs" / "results"
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 PICTURE_TOLERANCE = 2.0
 """Mean difference of a pixel, of 255: fonts are drawn a little differently everywhere."""
 
+RELATIVE_TOLERANCE = 1e-3
+"""Of decimal numbers with many digits, for the same reason."""
+
+_DECIMAL = re.compile(r"[-+]?\d*\.\d+(?:e[-+]?\d+)?")
+_PARTS = re.compile(rf"(\.\.\.|{_DECIMAL.pattern})")
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", flags=re.M | re.S)
-_TABLE = re.compile(r"(<!-- made by (\w+) -->\n)(.*?)(\n<!-- end -->)", flags=re.S)
-_RECORDED = "<!-- recorded -->"
+_TABLE = re.compile(r"(<!-- made by (\w+) -->\n)(.*?)(<!-- end -->)", flags=re.S)
+_RECORDED = re.compile(r"<!-- recorded(?:: ([\w.-]+))? -->\s*\Z")
 
 
 @dataclass(frozen=True)
@@ -52,6 +61,7 @@ class Block:
     code: str
     line: int
     recorded: bool
+    leaves: str | None
     start: int
     end: int
     shown: str | None
@@ -63,8 +73,9 @@ def blocks_of(text: str) -> list[Block]:
     found: list[Block] = []
     for i, fence in enumerate(fences):
         line = text.count("\n", 0, fence.start()) + 2
-        recorded = text[: fence.start()].rstrip().endswith(_RECORDED)
-        block = Block(fence[1], fence[2], line, recorded, fence.end(), fence.end(), None)
+        recorded = _RECORDED.search(text[: fence.start()])
+        leaves = recorded[1] if recorded else None
+        block = Block(fence[1], fence[2], line, bool(recorded), leaves, fence.end(), fence.end(), None)
         if fence[1] == "console":
             found += _commands(block, fence.start(2))
         elif fence[1] == "python":
@@ -89,9 +100,30 @@ def _commands(block: Block, begin: int) -> Iterator[Block]:
 
 
 def matches(shown: str, printed: str) -> bool:
-    """Whether what a page shows is what was printed; ``...`` stands for anything."""
-    parts = [re.escape(part) for part in _trimmed(shown).split("...")]
-    return re.fullmatch(".*?".join(parts), _trimmed(printed), flags=re.S) is not None
+    """Whether what a page shows is what was printed; ``...`` stands for anything.
+
+    The last digit of a decimal number may differ, as it does between processors. Whole numbers may not.
+    """
+    expected: list[str] = []
+    pattern = "".join(_pattern(part, expected) for part in _PARTS.split(_trimmed(shown)))
+    found = re.fullmatch(pattern, _trimmed(printed), flags=re.S)
+    return found is not None and all(map(_about_equal, expected, found.groups()))
+
+
+def _pattern(part: str, expected: list[str]) -> str:
+    """What a part of the text that is shown may look like; decimal numbers are noted, to be compared."""
+    if part == "...":
+        return ".*?"
+    if _DECIMAL.fullmatch(part):
+        expected.append(part)
+        return f"({_DECIMAL.pattern})"
+    return re.sub(r"(?:\\?[ \n])+", r"\\s+", re.escape(part))
+
+
+def _about_equal(shown: str, printed: str) -> bool:
+    mantissa, _, exponent = shown.lower().partition("e")
+    unit = 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))
+    return abs(float(shown) - float(printed)) <= max(1.5 * unit, RELATIVE_TOLERANCE * abs(float(shown)))
 
 
 def _trimmed(text: str) -> str:
@@ -106,12 +138,13 @@ class Run:
     printed: list[tuple[Block, str]]
     faults: list[str]
     pictures: dict[str, bytes]
+    files: dict[str, bytes]
 
 
 def run_page(page: Path, *, recorded: bool = False) -> Run:
     """Run the blocks of a page in a folder of their own; those marked as recorded too, if asked for."""
     text = page.read_text(encoding="utf-8")
-    run = Run(text, [], [], {})
+    run = Run(text, [], [], {}, {})
     names: dict[str, Any] = {"__name__": "__main__"}
     before = Path.cwd()
     with tempfile.TemporaryDirectory() as folder:
@@ -120,6 +153,10 @@ def run_page(page: Path, *, recorded: bool = False) -> Run:
             for block in blocks_of(text):
                 if recorded or not block.recorded:
                     _run_block(page, block, names, run)
+                    if block.leaves is not None:
+                        run.files[block.leaves] = Path(block.leaves).read_bytes()
+                elif block.leaves is not None:
+                    shutil.copy(RESULTS / block.leaves, block.leaves)
         finally:
             os.chdir(before)
         run.pictures = {path.name: path.read_bytes() for path in Path(folder).glob("*.png")}
@@ -187,7 +224,7 @@ def same_picture(data: bytes, path: Path) -> bool:
 
 def with_tables(text: str) -> str:
     """The text of a page with every generated table as it is made today."""
-    return _TABLE.sub(lambda found: found[1] + page_tables.TABLES[found[2]]() + found[4], text)
+    return _TABLE.sub(lambda found: f"{found[1]}\n{page_tables.TABLES[found[2]]()}\n\n{found[4]}", text)
 
 
 # --- by hand ------------------------------------------------------------------------------------------------
@@ -212,7 +249,7 @@ def main(arguments: list[str]) -> int:
         text = page.read_text(encoding="utf-8")
         if write and with_tables(text) != text:
             page.write_text(with_tables(text), encoding="utf-8")
-        run = run_page(page, recorded=True)
+        run = run_page(page, recorded="--quick" not in arguments)
         for fault in [*run.faults, *wrong_pictures(run.pictures)]:
             wrong += 1
             print(fault)
@@ -221,6 +258,8 @@ def main(arguments: list[str]) -> int:
             for name, data in run.pictures.items():
                 if not same_picture(data, IMAGES / name):
                     (IMAGES / name).write_bytes(data)
+            for name, data in run.files.items():
+                (RESULTS / name).write_bytes(data)
     print(f"{wrong} differences" + (", written" if write and wrong else ""))
     return 0 if write else min(wrong, 1)
 

@@ -1,4 +1,4 @@
-"""The README's Python and its shell commands run as they stand."""
+"""The README's shell commands run as they stand; its Python is run with the other pages (`tests/test_pages.py`)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-import unlatch
-
 README = Path(__file__).resolve().parents[1] / "README.md"
 
 
@@ -19,42 +17,7 @@ def blocks(language: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_python_blocks_run_in_order(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {}
-    for block in blocks("python"):
-        exec(compile(block, "README.md", "exec"), names)
-    printed = capsys.readouterr().out
-    said = re.search(r"# (2 states; runner-up \d+), ", README.read_text())
-    assert said is not None
-    assert printed.startswith(f"2\n{said[1]}, ")
-    assert "True 2" in printed
-    assert "Partition({0}, {1})" in printed
-    assert "\n6 ()\nlocally determined: " in printed
-    assert "\n(4, 5)\ndown\n" in printed
-    assert printed.endswith("listen\n")
-
-
-@pytest.mark.slow
-def test_the_gymnasium_recipe_runs_where_gymnasium_is(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    (recipe,) = blocks("py")
-    compiled = compile(recipe, "README.md", "exec")  # whether it is Python is checked without
-    pytest.importorskip("gymnasium")
-    monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {}
-    exec(compiled, names)
-    log = names["log"]
-    assert isinstance(log, unlatch.Trajectory)
-    assert log.n_episodes == 2_000
-    assert log.terminated is not None
-    assert unlatch.read_log("lake.csv") == log
-
-
-@pytest.mark.slow
+@pytest.mark.compiled
 def test_shell_commands_work_as_they_stand(tmp_path: Path) -> None:
     """In order, each in a process of its own, with a shorter log."""
     commands = [line for block in blocks("") for line in block.splitlines() if line.startswith("unlatch ")]
@@ -71,6 +34,13 @@ def test_shell_commands_work_as_they_stand(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_linked_files_exist() -> None:
-    for target in re.findall(r"\]\(([^)#]+)\)", README.read_text()):
-        assert (README.parent / target).exists(), target
+def test_ten_lines_are_ten_lines() -> None:
+    (program,) = blocks("python")
+    assert len([line for line in program.splitlines() if line.strip()]) == 10
+
+
+def test_the_commands_are_targets_of_the_makefile() -> None:
+    targets = re.findall(r"^(\w[\w-]*):", (README.parent / "Makefile").read_text(), flags=re.M)
+    named = re.findall(r"^make ([\w-]+)", "\n".join(blocks("")), flags=re.M)
+    assert named == ["demo", "test"]
+    assert set(named) <= set(targets)

@@ -19,7 +19,7 @@ __all__ = ["EXTRAS", "Installation", "doctor"]
 EXTRAS: Mapping[str, str] = {
     "test": "the tests (make test)",
     "docs": "the documentation as web pages (make docs)",
-    "rivals": "pomdp-py, measured against by benchmarks/planning.py",
+    "rivals": "a comparison in benchmarks/planning.py",
 }
 """What the optional libraries of every extra are for."""
 
@@ -68,8 +68,9 @@ class Installation:
         memory = "memory unknown" if self.memory is None else f"{self.memory / 1e9:.1f} GB of memory free"
         yield f"{self.cores} core{'s' * (self.cores != 1)}, {memory}"
         yield f"compiled kernels: {self.cached_files} files in {self.cache}" if self.cache else _NO_CACHE
-        for name, purpose in self.missing.items():
-            yield f"not installed, and not needed but for {purpose}: {name}"
+        for purpose in dict.fromkeys(self.missing.values()):
+            names = ", ".join(name for name, why in self.missing.items() if why == purpose)
+            yield f"not installed, and needed only for {purpose}: {names}"
         yield from (f"problem: {problem}" for problem in self.problems)
         if not self.problems:
             yield "no problems found"

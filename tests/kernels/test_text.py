@@ -340,7 +340,8 @@ def naive_scan(data: bytes, fields: int, room: int) -> tuple[int, list[list[tupl
         row, start = [], position
         for field, cell in enumerate(cells):
             code = known.get(cell, text.UNKNOWN) if field < 2 else -7
-            row.append((start, start + len(cell), code))
+            told = code in (text.UNKNOWN, -7)
+            row.append((start, start + len(cell), code) if told else (-7, -7, code))
             start += len(cell) + 1
         rows.append(row)
         position = end + 1

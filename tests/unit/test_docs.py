@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import importlib
+import inspect
+import json
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -150,13 +154,7 @@ def _module(path: str):
     return importlib.import_module("unlatch." + path.removesuffix(".py").replace("/", "."))
 
 
-# --- links --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("page", DOCUMENTS, ids=lambda path: path.name)
-def test_links_between_documents_lead_somewhere(page):
-    targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
-    assert [target for target in targets if not (page.parent / target).exists()] == []
+# --- names of files; links are tested with the pages, in tests/test_pages.py ----------------------------------
 
 
 @pytest.mark.parametrize("page", DOCUMENTS, ids=lambda path: path.name)
@@ -166,3 +164,60 @@ def test_documents_name_only_files_that_exist(page):
     named = re.findall(r"`(?:python )?((?:[\w.]+/)+[\w]+\.py)\b[^`]*`", text)
     roots = (ROOT, SOURCE, ROOT / "src")
     assert sorted({name for name in named if not any((root / name).exists() for root in roots)}) == []
+
+
+# --- fields of files ----------------------------------------------------------------------------------------
+
+
+def section_of(page: str, heading: str) -> str:
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    found = re.search(rf"^## {heading}\n(.*?)(?=^## |\Z)", text, flags=re.M | re.S)
+    assert found is not None
+    return found[1]
+
+
+def fields_of_model_files(folder: Path) -> set[str]:
+    """Every field that a model file may have, apart from what options, details and provenance hold in turn."""
+    unlatch.save_model(
+        folder / "full.json",
+        unlatch.SavedModel(
+            pomdp=unlatch.domains.tiger(),
+            psr=unlatch.domains.tiger().to_psr(),
+            partition=unlatch.Partition.singletons(2),
+            evidence=unlatch.Evidence(2, {2: 0.0}, None, math.inf, steps=1, steps_to_settle=None),
+            log_likelihood=-1.0,
+            options={"states": 2},
+            diagnostics=unlatch.Diagnostics().noting("drift", "..."),
+            provenance={"seed": 1},
+        ),
+        timestamp=True,
+    )
+    content = json.loads((folder / "full.json").read_text())
+    names = {*content, *content["evidence"], *content["diagnostics"][0], *content["provenance"]}
+    values = (unlatch.POMDP, unlatch.PSR)
+    return names | {field.name for value in values for field in dataclasses.fields(value)} - {"replicates"}
+
+
+def test_every_field_of_a_model_file_is_explained(tmp_path):
+    explained = re.findall(r"`(\w+)`", section_of("files.md", "Models"))
+    assert sorted(fields_of_model_files(tmp_path) - set(explained)) == []
+
+
+def test_every_column_of_a_log_is_explained():
+    columns = ("action", "observation", "reward", "episode", "probability", "terminated", "truncated")
+    assert set(columns) <= set(inspect.signature(unlatch.read_log).parameters)
+    explained = section_of("files.md", "Logs")
+    assert [name for name in columns if f"`{name}`" not in explained] == []
+
+
+def test_every_option_of_reading_is_explained():
+    """By its name in Python, or by that of the command line."""
+    explained = section_of("files.md", "Logs")
+    names = [
+        name for name in inspect.signature(unlatch.read_log).parameters if name not in ("path", "source")
+    ]
+    assert [
+        name
+        for name in names
+        if f"{name}=" not in explained and f"--{name}" not in explained and f"`{name}`" not in explained
+    ] == []

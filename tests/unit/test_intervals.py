@@ -275,7 +275,7 @@ def test_what_no_log_determines_has_a_set_and_no_standard_error() -> None:
 
 
 def test_a_determined_model_is_called_identified(tiger: LearnResult) -> None:
-    assert tiger.certificate.verdict == "determined"
+    assert tiger.identified.identified
     assert set(tiger.intervals().verdicts.transitions.ravel()) == {"identified"}
 
 

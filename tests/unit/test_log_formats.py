@@ -7,6 +7,7 @@ import errno
 import gzip
 import io
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -350,7 +351,7 @@ def test_c2_archives_that_unpack_to_far_more_are_refused(tmp_path: Path) -> None
 def test_a31_text_that_unpacks_to_far_more_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
 ) -> None:
-    monkeypatch.setattr(compressed, "_BOMB_BYTES", 1 << 20)
+    monkeypatch.setattr(compressed, "BOMB_BYTES", 1 << 20)
     path = save(tmp_path / f"log.csv{ending}", {"action": "a" * 2_000_000, "observation": "b" * 2_000_000})
     with pytest.raises(ResourceLimitError, match="bytes became more than"):
         read_log(path)
@@ -725,3 +726,27 @@ def test_e1_a_killed_writer_leaves_the_old_log(tmp_path: Path, ending: str) -> N
     assert run.returncode == -signal.SIGKILL
     assert read_log(path) == PLAIN
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+# ---------------------------------------------------------------- the documentation
+
+
+def test_the_examples_of_the_documentation_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of the sections about logs and environments in docs/files.md, in order."""
+    page = (
+        (Path(__file__).parents[2] / "docs" / "files.md")
+        .read_text(encoding="utf-8")
+        .partition("## Models")[0]
+    )
+    monkeypatch.chdir(tmp_path)
+    Path("log.csv").write_text(re.findall(r"```\n(action.*?)```", page, flags=re.S)[0])
+    names: dict[str, Any] = {"unlatch": unlatch}
+    for block in re.findall(r"```python\n(.*?)```", page, flags=re.S):
+        exec(compile(block, "files.md", "exec"), names)
+    assert (
+        capsys.readouterr().out == "('1|blue', '3|red')\nTrue\n0 2 ('left', 'right')\n2 1 ('left', 'right')\n"
+    )
+    assert len(names["log"]) == 2_000
+    assert names["pole"].observation_names == ("left", "right")

@@ -73,6 +73,12 @@ class ModelCheck:
         What that follows from: errors times the square root of the number of steps.
     obstacles : tuple of str
         What stands in the way, one sentence each; empty if nothing does.
+
+    Examples
+    --------
+    >>> from unlatch import check_model, domains
+    >>> check_model(domains.unidentifiable_pair()[0], steps=1_000).obstacles
+    ('not everything is identified, whatever the length of the log',)
     """
 
     identified: Identification

@@ -44,7 +44,7 @@ __all__ = [
 def observation_l1(
     rows: ArrayLike, actions: ArrayLike, truth: POMDP, *, order: ArrayLike | None = None
 ) -> float:
-    """The paper's observation error: mean over full-rank actions a and states s of |Z'[a,s] - Z[a,s]|_1.
+    """The paper's observation error: mean over full-rank actions a and states s of ``|Z'[a,s] - Z[a,s]|_1``.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def observation_l1(
 
 @own_errstate
 def observation_l1_all(estimate: POMDP, truth: POMDP, *, order: ArrayLike | None = None) -> float:
-    """Observation error of a whole model: mean over all actions a and states s of |Z'[a,s] - Z[a,s]|_1.
+    """Observation error of a whole model: mean over all actions a and states s of ``|Z'[a,s] - Z[a,s]|_1``.
 
     ``order`` (states,) is the matching of states; by default the one that minimizes this distance.
 
@@ -91,7 +91,7 @@ def observation_l1_all(estimate: POMDP, truth: POMDP, *, order: ArrayLike | None
 
 @own_errstate
 def transition_l1(estimate: POMDP, truth: POMDP, *, order: ArrayLike | None = None) -> float:
-    """Transition error: mean over all actions a and states s of |T'[a,s] - T[a,s]|_1.
+    """Transition error: mean over all actions a and states s of ``|T'[a,s] - T[a,s]|_1``.
 
     ``order`` (states,) is the matching of states; by default that of `match_states`.
 
@@ -118,7 +118,7 @@ def three_step_transition_l1(
     With b the stationary belief under uniform actions and C(x) the sums of x over the cells of the truth's
     partition, the mean over all (a1, a2, a3) of
 
-        |project(C(b' T'[a1] T'[a2] T'[a3])) - C(b T[a1] T[a2] T[a3])|_1,
+        ``|project(C(b' T'[a1] T'[a2] T'[a3])) - C(b T[a1] T[a2] T[a3])|_1``,
 
     where project is onto the simplex: inside a cell a state's share need not be a probability, and noise
     may carry the sums off the simplex as well.

@@ -32,7 +32,7 @@ def match_states(estimate: POMDP, truth: POMDP) -> Ints:
 
     ``estimate.reordered(order)`` has its states where ``truth`` has them. Chosen to minimize
 
-        sum over a, s of |Z'[a,s] - Z[a,s]|_1 + |T'[a,s] - T[a,s]|_1,
+        sum over a, s of ``|Z'[a,s] - Z[a,s]|_1 + |T'[a,s] - T[a,s]|_1``,
 
     because observation rows alone cannot tell aliased states apart. This is a quadratic assignment, so the
     search starts from two linear ones (what every state shows sooner or later, and what it shows at once)

@@ -49,6 +49,12 @@ class Zero(NamedTuple):
     ``place`` indexes the array (where episodes begin: the state alone). ``opportunities`` counts how often the log
     would have shown it, were it certain, as if states were seen; ``p_value`` is how likely it would show as little if
     the probability were one in twenty. None if there is no log.
+
+    Examples
+    --------
+    >>> from unlatch import domains, identify
+    >>> print(identify(domains.sense_float_reset(4)).zeros[0])
+    float: 1 never leads to 1
     """
 
     array: Array
@@ -67,6 +73,13 @@ class Direction(NamedTuple):
     """How the numbers of a model may begin to move together: first derivatives, the largest of size one.
 
     ``initial`` follows the states.
+
+    Examples
+    --------
+    >>> from unlatch import domains, identify
+    >>> direction = identify(domains.unidentifiable_pair()[0]).direction
+    >>> float(abs(direction.transitions).max())
+    1.0
     """
 
     transitions: Floats
@@ -112,6 +125,15 @@ class Identification:
         The states whose rows it moves.
     doubted : tuple of Zero
         Zeros of a learned model that a proof would need and that the log had too few opportunities against.
+
+    Examples
+    --------
+    >>> from unlatch import domains, identify
+    >>> found = identify(domains.unidentifiable_pair()[0])
+    >>> found.identified, found.row_counts()
+    (False, {'identified': 15, 'bounded': 3})
+    >>> print(found.transitions[0, 1, 1].round(3), found.extremes[1].transitions[0, 1, 1].round(3))
+    [0.  0.2] 0.2
     """
 
     identified: bool

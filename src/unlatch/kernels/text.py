@@ -60,7 +60,8 @@ def scan_rows(  # type: ignore[no-untyped-def]
 
     ``words[i]`` are the eight bytes from ``i`` on, the first the lowest; ``stop`` is the number of bytes. Of a column
     with ``coded[c]``, ``codes[c, r]`` receives the code of the key (the cell's bytes as words) in ``keys[c]`` and
-    ``slots[c]``, or one of the two above. Stops before a row that is blank, ragged, too long, or not whole at a
+    ``slots[c]``, or one of the two above; bounds are told of the cells that are not known only. Stops before a
+    row that is blank, ragged, too long, or not whole at a
     distance of eight bytes from the end: `find_rows` looks closer.
 
     Returns (position of the next row, rows).
@@ -117,25 +118,28 @@ def scan_rows(  # type: ignore[no-untyped-def]
                 break
             column = column_of[field]
             if column >= 0:
-                starts[column, rows] = first
-                ends[column, rows] = i
+                code = np.int64(UNKNOWN)
                 if coded[column]:
-                    code = np.int64(UNKNOWN)
                     if i == first:
                         code = np.int64(EMPTY)
                     elif i - first <= WORD * KEY_WORDS:
                         value = (w0 ^ (w1 * _MIX) ^ ((w2 + _ONE) * (_MIX ^ _ONES))) * _MIX
                         slot = np.int64(value >> _SHIFT) & mask
-                        while slots[column, slot] >= 0:
+                        known = slots[column, slot]
+                        while known >= 0:
                             if (
                                 keys[column, slot, 0] == w0
                                 and keys[column, slot, 1] == w1
                                 and keys[column, slot, 2] == w2
                             ):
-                                code = slots[column, slot]
+                                code = known
                                 break
                             slot = (slot + 1) & mask
+                            known = slots[column, slot]
                     codes[column, rows] = code
+                if code == UNKNOWN:  # the bounds of others are not asked for
+                    starts[column, rows] = first
+                    ends[column, rows] = i
             i += 1
         if not good or i - position > longest:
             break

@@ -20,13 +20,13 @@ __all__ = [
     "BAR_GAP",
     "BAR_HEIGHT",
     "BAR_WIDTH",
-    "GRAPH_STATES",
     "NODE_RADIUS",
     "SHOWN",
     "Bar",
     "Move",
     "block_order",
     "extent",
+    "fits_graph",
     "graph_moves",
     "most_lines",
     "routed",
@@ -40,8 +40,9 @@ __all__ = [
 SHOWN = 0.005
 """Probabilities below this are left out of a graph."""
 
-GRAPH_STATES = 30
-"""States up to which a graph is readable; beyond, a model is drawn as a matrix of blocks."""
+_GRAPH_STATES = 30
+_GRAPH_MOVES = 24, 2
+"""States, and moves of one action (so many, and so many more for every state), up to which a graph is readable."""
 
 NODE_RADIUS = 0.3
 BAR_WIDTH, BAR_HEIGHT, BAR_GAP = 1.0, 0.15, 0.06
@@ -93,6 +94,13 @@ class Bar(NamedTuple):
     symbol: int
     name: str
     probability: float
+
+
+def fits_graph(pomdp: POMDP) -> bool:
+    """Whether a graph of the model is readable; otherwise it is drawn as a matrix of blocks."""
+    most, more = _GRAPH_MOVES
+    busiest = int((pomdp.transitions >= SHOWN).sum(axis=(1, 2)).max())
+    return pomdp.n_states <= _GRAPH_STATES and busiest <= most + more * pomdp.n_states
 
 
 def state_places(pomdp: POMDP) -> Floats:

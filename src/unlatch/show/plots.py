@@ -47,8 +47,8 @@ def plot_states(pomdp: POMDP, action: Symbol, *, partition: Partition | None = N
     """The graph of one action: states, what they show under it, and where it leads with which probability.
 
     States stand where they stand for every other action of the model. The wider an arrow the likelier the move; a
-    terminal state has two circles and no way out. A model of more than 30 states is drawn as two matrices of blocks,
-    where it leads and what it shows.
+    terminal state has two circles and no way out. A model of more than 30 states, or with very many moves, is drawn as
+    two matrices of blocks: where it leads and what it shows.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def plot_states(pomdp: POMDP, action: Symbol, *, partition: Partition | None = N
     'listen'
     """
     code = symbol_code("action", action, pomdp.action_names)
-    if pomdp.n_states > layout.GRAPH_STATES:
+    if not layout.fits_graph(pomdp):
         return _plot_blocks(pomdp, code, partition, ax)
     places = layout.state_places(pomdp)
     left, bottom, right, top = _extent(pomdp, places)
@@ -281,14 +281,15 @@ def draw_models(
                 f"not every model has an action {name!r}; the first has {list(first.action_names)}"
             )
     picture_kind(path)
+    as_graphs = all(map(layout.fits_graph, models.values()))
     places = layout.state_places(first)
-    figure = figure_of(*_size(first, places, len(models), len(chosen)))
+    figure = figure_of(*_size(first, places, len(models), len(chosen), as_graphs))
     axes = figure.subplots(len(chosen), len(models), squeeze=False)
     for row, action in enumerate(chosen):
         for column, (title, model) in enumerate(models.items()):
             ax = axes[row, column]
             code = model.action_names.index(action)
-            if model.n_states > layout.GRAPH_STATES:
+            if not as_graphs:
                 _plot_blocks(model, code, partition, ax)
             else:
                 _draw_graph(ax, model, code, places, partition)
@@ -297,8 +298,8 @@ def draw_models(
     return write_picture(figure, path)
 
 
-def _size(model: POMDP, places: Floats, columns: int, rows: int) -> tuple[float, float]:
-    if model.n_states > layout.GRAPH_STATES:
+def _size(model: POMDP, places: Floats, columns: int, rows: int, as_graphs: bool) -> tuple[float, float]:
+    if not as_graphs:
         return 6.5 * columns, 5.5 * rows
     left, bottom, right, top = _extent(model, places)
     return _INCHES * (right - left) * columns, _INCHES * (top - bottom) * rows

@@ -216,7 +216,7 @@ class Assembler:
         self._note_first_observations()
         self._note_step_numbers()
         if self._resets:
-            self._note(
+            self.diagnostics = self.diagnostics.noting(
                 "reset_rows", f"{self._resets} rows were resets, not steps; left out", rows=self._resets
             )
         if self.steps == 0:
@@ -374,9 +374,6 @@ class Assembler:
 
     # --- at the end
 
-    def _note(self, name: str, message: str, **details: object) -> None:
-        self.diagnostics = self.diagnostics.noting(name, message, **details)
-
     def _note_gaps(self) -> None:
         gaps = self._gaps
         if not gaps.rows:
@@ -390,7 +387,7 @@ class Assembler:
                 "(--missing split)",
                 line=gaps.line,
             )
-        self._note(
+        self.diagnostics = self.diagnostics.noting(
             "missing_split",
             f"{gaps.rows} incomplete rows were taken for ends of episodes",
             rows=gaps.rows,
@@ -416,7 +413,7 @@ class Assembler:
                 "(--ignore-step), or the first observations"
             )
         if episodes.empty:
-            self._note(
+            self.diagnostics = self.diagnostics.noting(
                 "empty_episodes",
                 f"{episodes.empty} episodes have a first observation and no step; they were left out",
                 episodes=episodes.empty,
@@ -432,7 +429,7 @@ class Assembler:
                 f"rows, so "
                 "it does not number the steps; name another column, or none with step=None (--ignore-step)"
             )
-        self._note(
+        self.diagnostics = self.diagnostics.noting(
             "step_gaps",
             f"{gaps} times the numbers of steps leave some out inside an episode; a new episode begins there",
             gaps=gaps,

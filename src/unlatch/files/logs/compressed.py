@@ -13,8 +13,8 @@ __all__ = ["ENDINGS", "unpacked"]
 
 ENDINGS = (".gz", ".zst")
 
-_BOMB_BYTES = 1 << 30
-_BOMB_RATIO = 250
+BOMB_BYTES = 1 << 30
+BOMB_RATIO = 250
 """A file that unpacks to more bytes than that, and to so many times its size, is refused."""
 
 
@@ -41,7 +41,7 @@ class _Unpacked:
 
     def __init__(self, stream: Any, size: int, where: str) -> None:
         self._stream = stream
-        self._limit = max(_BOMB_BYTES, _BOMB_RATIO * size)
+        self._limit = max(BOMB_BYTES, BOMB_RATIO * size)
         self._size = size
         self._where = where
         self._done = 0

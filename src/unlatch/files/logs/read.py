@@ -108,8 +108,9 @@ def read_log(
     Examples
     --------
     >>> import io
-    >>> log = read_log(io.BytesIO(b"did,saw,color\\nleft,3,red\\nright,1,blue\\n"), action="did",
-    observation=["saw", "color"]) >>> log.observation_names
+    >>> text = b"did,saw,color\\nleft,3,red\\nright,1,blue\\n"
+    >>> log = read_log(io.BytesIO(text), action="did", observation=["saw", "color"])
+    >>> log.observation_names
     ('1|blue', '3|red')
     """
     form = _checked_form(

@@ -101,7 +101,12 @@ def opened(part: Any, form: Form) -> Iterator[RowSource]:
 
         yield memory_table(part, form.roles)
         return
-    if isinstance(part, str | os.PathLike) or not hasattr(part, "read"):
+    if not isinstance(part, str | bytes | os.PathLike) and not hasattr(part, "read"):
+        raise UsageError(
+            f"a log is a path, a binary file, or a table that has __arrow_c_stream__, got {type(part).__name__}; of "
+            "arrays make a Trajectory"
+        )
+    if isinstance(part, str | bytes | os.PathLike):
         with _opened_file(checked_path(part), form) as table:
             yield table
         return

@@ -27,7 +27,9 @@ from unlatch.simulation import simulate
 
 __all__ = ["Intervals", "ReportData", "Truth", "Verdicts", "report_data"]
 
-DETERMINED, OPEN = "determined", "open"
+OPEN = "open"
+"""The verdict on a number that is one choice among many."""
+
 
 _MOST_TRACKED = 40_000
 """Numbers that the beliefs of a page may take."""
@@ -67,7 +69,10 @@ class Truth(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ReportData:
-    """A model and what is said about it."""
+    """A model and what is said about it.
+
+    ``intervals`` tell how sure numbers are by the log, ``ranges`` which ones other models with the same process have.
+    """
 
     title: str
     summary: Summary
@@ -75,6 +80,7 @@ class ReportData:
     intervals: Intervals | None
     level: float | None
     verdicts: Verdicts | None
+    ranges: Intervals | None
     log: Trajectory | None
     own_log: bool
     check: Check | None
@@ -111,6 +117,7 @@ def report_data(
         intervals=intervals,
         level=level,
         verdicts=_verdicts(summary, pomdp) if verdicts is None else verdicts,
+        ranges=summary.identified,
         log=log,
         own_log=log is not None and _is_own(summary, pomdp, log),
         check=check,
@@ -143,14 +150,29 @@ def _refuse_shapes(pomdp: POMDP, intervals: Intervals | None, verdicts: Verdicts
                 raise DataError(f"{kind}.{name}: shape {shape}, expected {expected}", field=kind)
 
 
+_WORDS = {
+    "identified": "proved: no other model near this one with the same process has other numbers in this row",
+    "identified up to relabeling": "proved, but another state shows the same: which is which is a matter of names",
+    "bounded": "models with the same process and other numbers were found",
+    "never observed": "no log shows anything of this row",
+    "not moved": "no model found has other numbers, without a proof",
+    "not examined": "not examined",
+}
+"""What `Identification` says of rows."""
+
+
 def _verdicts(summary: Summary, pomdp: POMDP) -> Verdicts | None:
-    """What certificate and partition say of single numbers; None where neither says anything."""
-    if summary.determined:
-        shapes = (pomdp.transitions.shape, pomdp.observations.shape, pomdp.initial.shape)
-        rests = " It rests on zeros of the model, which are estimates." if _rests(summary) else ""
-        said = "determined: no other model of this size near this one has the same process (certificate)."
-        transitions, observations, initial = (np.full(shape, DETERMINED) for shape in shapes)
-        return Verdicts(transitions, observations, initial, said + rests)
+    """What identification or, failing that, the partition says of the numbers; None where neither says anything."""
+    found = summary.identified
+    if found is not None:
+        words = [*found.transition_rows.ravel().tolist(), *found.observation_rows.ravel().tolist()]
+        said = "; ".join(f"{word}: {meaning}" for word, meaning in _WORDS.items() if word in words)
+        return Verdicts(
+            np.broadcast_to(found.transition_rows[..., None], pomdp.transitions.shape),
+            np.broadcast_to(found.observation_rows[..., None], pomdp.observations.shape),
+            np.full(pomdp.n_states, ""),
+            said + ".",
+        )
     entries = summary.undetermined
     if entries is None:
         return None
@@ -159,10 +181,6 @@ def _verdicts(summary: Summary, pomdp: POMDP) -> Verdicts | None:
     )
     said = "open (marked ~): a change of basis inside a cell moves this number and no prediction; others it does not."
     return Verdicts(transitions, observations, initial, said)
-
-
-def _rests(summary: Summary) -> bool:
-    return summary.certificate is not None and bool(summary.certificate.zeros) and summary.steps is not None
 
 
 def _is_own(summary: Summary, pomdp: POMDP, log: Trajectory) -> bool:

@@ -23,6 +23,10 @@ NARROWEST = 82
 
 _SHADES = 10
 _MOST_BLOCKS = 6000
+_LARGEST_BLOCK = 34.0
+_MARGIN, _TOP = 80.0, 28.0
+"""Of a matrix of blocks: for the names of states, and for what the columns are."""
+
 _CELLS = 8
 """Fills of cells that the style sheet knows."""
 
@@ -127,37 +131,33 @@ def blocks_svg(pomdp: POMDP, action: int, partition: Partition | None = None, la
     """Where every state leads and what it shows, as squares that are darker where it is likelier."""
     order = layout.block_order(pomdp, partition)
     n_states, n_symbols = pomdp.n_states, pomdp.n_observations
-    side = max(4.0, min(15.0, 840 / (n_states + n_symbols + 2)))
-    margin, gap = 80.0, 2 * side
+    side = max(4.0, min(_LARGEST_BLOCK, 1000 / (n_states + n_symbols + 2)))
+    right, bottom = _MARGIN + n_states * side + 2 * side, _TOP + n_states * side
     shown = np.where(pomdp.showing[:, None], pomdp.observations[action], 0.0)
-    squares = join(
-        [
-            *_squares(pomdp.transitions[action][order][:, order], margin, 10.0, side),
-            *_squares(shown[order], margin + n_states * side + gap, 10.0, side),
-        ]
-    )
-    frames = [
-        tag("rect", x=margin + shift, y=10.0, width=width * side, height=n_states * side, class_="frame")
-        for shift, width in ((0.0, n_states), (n_states * side + gap, n_symbols))
+    matrices = ((pomdp.transitions[action][order][:, order], _MARGIN), (shown[order], right))
+    squares = [_matrix(values, x, side) for values, x in matrices]
+    titles = [
+        tag("text", said, x=x, y=_TOP - 10, class_="axis start")
+        for said, x in (("leads to", _MARGIN), ("shows", right))
     ]
-    rows = [_row(pomdp, int(state), margin - 5, 10 + side * (i + 0.5), side) for i, state in enumerate(order)]
-    names = [
-        _turned(
-            pomdp.observation_names[o],
-            margin + n_states * side + gap + side * (o + 0.5),
-            18 + n_states * side,
-        )
-        for o in range(n_symbols if side >= 9 else 0)
+    rows = [
+        _row(pomdp, int(state), _MARGIN - 5, _TOP + side * (i + 0.5), side) for i, state in enumerate(order)
     ]
-    foot = tag(
-        "text", "leads to, in the order of the rows", x=margin, y=26 + n_states * side, class_="axis start"
-    )
-    width, height = margin + (n_states + n_symbols) * side + gap + 20, n_states * side + 110
+    named = range(n_symbols if side >= 9 else 0)
+    names = [_turned(pomdp.observation_names[o], right + side * (o + 0.5), bottom + 8) for o in named]
+    width, height = right + max(n_symbols * side, 40) + 20, bottom + (100 if names else 10)
     drawing = tag(
-        "svg", *frames, squares, *rows, *names, foot, viewBox=f"0 0 {width:.0f} {height:.0f}", width=round(width),
+        "svg", *squares, *titles, *rows, *names, viewBox=f"0 0 {width:.0f} {height:.0f}", width=round(width),
         height=round(height), role="img", aria_label=label, class_="blocks",
     )  # fmt: skip
     return _scrolling(drawing, round(width), label)
+
+
+def _matrix(values: Floats, x: float, side: float) -> Markup:
+    """One frame with its squares, and with numbers where they are large enough."""
+    rows, columns = values.shape
+    frame = tag("rect", x=x, y=_TOP, width=columns * side, height=rows * side, class_="frame")
+    return join([frame, *_squares(values, x, _TOP, side), *_written(values, x, _TOP, side)])
 
 
 def _row(pomdp: POMDP, state: int, x: float, y: float, side: float) -> Markup:
@@ -186,6 +186,16 @@ def _squares(values: Floats, x: float, y: float, side: float) -> Iterable[Markup
                 f"M{x + side * column:.4g} {y + side * row:.4g}{size}" for row, column in places.tolist()
             )
             yield tag("path", d=path, class_="square", opacity=round(0.1 + 0.9 * shade / _SHADES, 2))
+
+
+def _written(values: Floats, x: float, y: float, side: float) -> Iterable[Markup]:
+    """The numbers, where squares are large enough for them."""
+    if side < 26:
+        return
+    for row, column in np.argwhere(values >= layout.SHOWN).tolist():
+        value = float(values[row, column])
+        place = {"x": x + side * (column + 0.5), "y": y + side * (row + 0.5)}
+        yield tag("text", f"{value:.2f}", class_="inside light" if value > 0.5 else "inside", **place)
 
 
 # --- small charts ----------------------------------------------------------------------------------------

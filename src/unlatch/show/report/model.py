@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,6 +30,7 @@ _LISTED = 5e-4
 _SIDE_BY_SIDE = 3.6
 """Units of the layout's plane up to which two graphs stand side by side."""
 
+_ARRAYS = ("transitions", "observations", "initial")
 _MEANINGLESS = " (never tried in the log: these rows mean nothing)"
 
 
@@ -40,13 +41,14 @@ def graph_section(data: ReportData) -> Markup:
     """One graph an action; with scripts on one sees one at a time."""
     pomdp = data.pomdp
     shaded = data.summary.partition if data.summary.partition_speaks else None
-    places = layout.state_places(pomdp) if pomdp.n_states <= layout.GRAPH_STATES else np.empty((0, 2))
+    places = layout.state_places(pomdp) if layout.fits_graph(pomdp) else np.empty((0, 2))
     figures = [_graph(data, action, shaded, places) for action in range(pomdp.n_actions)]
     legend = (
         "States are circles, with what they show below them; an arrow is as wide as the move is likely, dashed "
         f"below .1, and left out below {layout.SHOWN}. "
-        if pomdp.n_states <= layout.GRAPH_STATES
-        else "A row for every state: left where it leads, right what it shows; the darker the likelier. "
+        if layout.fits_graph(pomdp)
+        else "A row for every state: left where it leads (columns in the order of the rows), right what it shows; the "
+        "darker the likelier. "
     )
     if shaded is not None and not shaded.is_trivial:
         legend += "States with the same letter show the same under every full-rank action. "
@@ -55,7 +57,7 @@ def graph_section(data: ReportData) -> Markup:
     held = paragraph(
         "The disk inside a state: its probability where the tracker below stands.", "note scripted"
     )
-    disks = held if pomdp.n_states <= layout.GRAPH_STATES else ""
+    disks = held if layout.fits_graph(pomdp) else ""
     pictures = tag("div", *figures, id="figures")
     return section("graphs", "States and moves", paragraph(legend, "note"), disks, _switch(pomdp), pictures)
 
@@ -71,7 +73,7 @@ def _switch(pomdp: POMDP) -> Markup:
 
 def _graph(data: ReportData, action: int, shaded: Any, places: Floats) -> Markup:
     pomdp, name = data.pomdp, data.pomdp.action_names[action]
-    untried = " (never tried in the log: these rows mean nothing)" if name in pomdp.untried_actions else ""
+    untried = _MEANINGLESS if name in pomdp.untried_actions else ""
     title = tag("figcaption", tag("strong", name), untried)
     drawn = _drawn(
         pomdp, action, shaded, places, f"Graph of action {name}; the tables below have all numbers"
@@ -89,7 +91,7 @@ def _graph(data: ReportData, action: int, shaded: Any, places: Floats) -> Markup
 
 
 def _drawn(pomdp: POMDP, action: int, shaded: Any, places: Floats, label: str) -> Markup:
-    if pomdp.n_states > layout.GRAPH_STATES:
+    if not len(places):
         return blocks_svg(pomdp, action, shaded, label)
     return graph_svg(pomdp, action, places, shaded, label)
 
@@ -102,25 +104,16 @@ def number_section(data: ReportData) -> Markup:
     pomdp = data.pomdp
     parts = [_legend(data)]
     budget = _MOST_ENTRIES
-    parts.append(
-        _rows_table(
-            data, "where an episode starts", ["start"], pomdp.state_names, pomdp.initial[None], "initial", ()
-        )
-    )
+    starts = _known(data, "initial", pomdp.initial[None], ())
+    parts.append(_laid_out("where an episode starts", ["start"], pomdp.state_names, starts))
     if pomdp.first_observations is not None:
         live = np.flatnonzero(pomdp.going_on)
-        parts.append(
-            _plain_table(
-                "shown before the first action", [pomdp.state_names[s] for s in live], pomdp.first_observation_names,
-                pomdp.first_observations[live],
-            )
-        )  # fmt: skip
+        names, shown = [pomdp.state_names[s] for s in live], _Numbers(pomdp.first_observations[live])
+        parts.append(_laid_out("shown before the first action", names, pomdp.first_observation_names, shown))
     for action, name in enumerate(pomdp.action_names):
         inner, used = _action_tables(data, action, budget)
         budget -= used
-        untried = (
-            " (never tried in the log: these rows mean nothing)" if name in pomdp.untried_actions else ""
-        )
+        untried = _MEANINGLESS if name in pomdp.untried_actions else ""
         opened = pomdp.n_actions * pomdp.n_states <= 40
         told = tag("summary", "action ", tag("strong", name), untried)
         parts.append(tag("details", told, tag("div", *inner, class_="tables"), open=opened))
@@ -144,7 +137,14 @@ def _legend(data: ReportData) -> Markup:
     )
     verdicts = f"Verdicts: {NOT_COMPUTED}." if data.verdicts is None else f"Verdicts: {data.verdicts.meaning}"
     true = ["In brackets: the true number."] if data.truth is not None and data.truth.matched else []
-    zeros = "A dot is a probability below .0005."
+    if data.ranges is not None and any(
+        np.ptp(getattr(data.ranges, name), axis=-1).max() > _LISTED for name in _ARRAYS
+    ):
+        true.append(
+            "~: other models with the same process have other numbers here; below, the range that was found, which may "
+            "be wider."
+        )
+    zeros = "A dot is a probability below .0005; lists leave those out."
     return listing([intervals, verdicts, *true, zeros], "note")
 
 
@@ -157,58 +157,76 @@ def _action_tables(data: ReportData, action: int, budget: int) -> tuple[list[Mar
         said = f"{used} numbers, too many for a page: unlatch show MODEL --format csv prints all of them."
         return [paragraph(said)], 0
     names = [pomdp.state_names[s] for s in live]
-    moves = _rows_table(
-        data,
-        "leads to",
-        names,
-        pomdp.state_names,
-        pomdp.transitions[action, live],
-        "transitions",
-        (action, live, None),
+    moves = _known(data, "transitions", pomdp.transitions[action, live], (action, live, None))
+    shows = _known(
+        data, "observations", pomdp.observations[action][np.ix_(showing, seen)], (action, showing, seen)
     )
-    shows = _rows_table(
-        data, "shows", [pomdp.state_names[s] for s in showing], [pomdp.observation_names[o] for o in seen],
-        pomdp.observations[action][np.ix_(showing, seen)], "observations", (action, showing, seen),
-    )  # fmt: skip
-    tables = [moves, shows]
+    tables = [
+        _laid_out("leads to", names, pomdp.state_names, moves),
+        _laid_out(
+            "shows",
+            [pomdp.state_names[s] for s in showing],
+            [pomdp.observation_names[o] for o in seen],
+            shows,
+        ),
+    ]
     if pomdp.reward_probabilities is not None and pomdp.reward_values is not None:
         values = [f"{value:g}" for value in pomdp.reward_values]
-        tables.append(_plain_table("pays", names, values, pomdp.reward_probabilities[action, live]))
+        tables.append(_laid_out("pays", names, values, _Numbers(pomdp.reward_probabilities[action, live])))
     return tables, used
 
 
-def _plain_table(caption: str, rows: Sequence[str], columns: Sequence[str], values: Floats) -> Markup:
-    """Numbers of which neither intervals nor verdicts are known."""
-    cells = [[_cell(float(value), None, "", None) for value in row] for row in values]
-    return _laid_out(caption, rows, columns, values, cells)
+class _Numbers(NamedTuple):
+    """A table of probabilities with what is known of each; None where nothing is.
+
+    Its interval, a word, the true number, and the range of what models with the same process have.
+    """
+
+    values: Floats
+    ends: Any = None
+    words: Any = None
+    true: Any = None
+    ranges: Any = None
+
+    @property
+    def by_row(self) -> bool:
+        """Whether words are about rows: then they stand once, at their end."""
+        return self.words is not None and bool(
+            (self.words == self.words[:, :1]).all() and (self.words != "").any()
+        )
+
+    def is_open(self, row: int, column: int) -> bool:
+        if self.words is not None and str(self.words[row, column]) == OPEN:
+            return True
+        return self.ranges is not None and bool(np.ptp(self.ranges[row, column]) > _LISTED)
+
+    def element(self, name: str, row: int, column: int) -> Markup:
+        """One number as an element of that name: a cell of a matrix, or an entry of a list."""
+        value, is_open = float(self.values[row, column]), self.is_open(row, column)
+        shade = "" if value < _LISTED else f"p{min(10, max(1, round(10 * value)))}"
+        said = f"{value:.3f}" if value >= _LISTED or is_open else "·"
+        parts: list[object] = ["~" + said if is_open else said]
+        if self.true is not None:
+            parts.append(tag("small", f" [{self.true[row, column]:.3f}]"))
+        for ends, sign in ((self.ends, ""), (self.ranges if is_open else None, "~")):
+            if ends is not None:
+                low, high = ends[row, column]
+                parts += [tag("br"), tag("small", f"{sign}{low:.3f}–{high:.3f}")]
+        word = "" if self.words is None or self.by_row else str(self.words[row, column])
+        if word not in ("", OPEN):
+            parts += [tag("br"), tag("small", word)]
+        return tag(name, *parts, class_=f"{shade} open".strip() if is_open else shade or None)
 
 
-def _rows_table(
-    data: ReportData,
-    caption: str,
-    rows: Sequence[str],
-    columns: Sequence[str],
-    values: Floats,
-    array: str,
-    where: Any,
-) -> Markup:
-    """Numbers with what is known of each; ``where`` says which part of the model's array they are."""
-    ends = _taken(None if data.intervals is None else getattr(data.intervals, array), where)
-    words = _taken(None if data.verdicts is None else getattr(data.verdicts, array), where)
-    true = _taken(_true_array(data, array), where)
-    cells = [
-        [
-            _cell(
-                float(values[r, c]),
-                None if ends is None else ends[r, c],
-                "" if words is None else str(words[r, c]),
-                None if true is None else float(true[r, c]),
-            )
-            for c in range(len(columns))
-        ]
-        for r in range(len(rows))
-    ]
-    return _laid_out(caption, rows, columns, values, cells)
+def _known(data: ReportData, array: str, values: Floats, where: Any) -> _Numbers:
+    """Numbers of the model; ``where`` says which part of its array they are."""
+    return _Numbers(
+        values,
+        _taken(None if data.intervals is None else getattr(data.intervals, array), where),
+        _taken(None if data.verdicts is None else getattr(data.verdicts, array), where),
+        _taken(_true_array(data, array), where),
+        _taken(None if data.ranges is None else getattr(data.ranges, array), where),
+    )
 
 
 def _taken(array: Any, where: Any) -> Any:
@@ -238,44 +256,26 @@ def _true_array(data: ReportData, array: str) -> Floats | None:
     return shown
 
 
-def _cell(value: float, ends: Any, word: str, true: float | None) -> Markup:
-    shade = "" if value < _LISTED else f"p{min(10, max(1, round(10 * value)))}"
-    is_open = word == OPEN
-    parts: list[object] = [
-        ("~" if is_open else "") + (f"{value:.3f}" if value >= _LISTED or is_open else "·")
-    ]
-    if true is not None:
-        parts.append(tag("small", f" [{true:.3f}]"))
-    if ends is not None:
-        parts += [tag("br"), tag("small", f"{ends[0]:.3f}–{ends[1]:.3f}")]
-    if word and not is_open and word != "determined":
-        parts += [tag("br"), tag("small", word)]
-    return tag("td", *parts, class_=f"{shade} open".strip() if is_open else shade or None)
-
-
-def _laid_out(
-    caption: str,
-    rows: Sequence[str],
-    columns: Sequence[str],
-    values: Floats,
-    cells: Sequence[Sequence[Markup]],
-) -> Markup:
+def _laid_out(caption: str, rows: Sequence[str], columns: Sequence[str], numbers: _Numbers) -> Markup:
     """A matrix where it is not too wide, else for every row its likely entries, the likeliest first."""
-    if len(columns) <= _WIDEST_MATRIX:
-        body = [[name, *line] for name, line in zip(rows, cells, strict=True)]
-        return table(["state", *columns], body, caption=caption, class_="matrix")
-    lists = []
-    for name, row, line in zip(rows, values, cells, strict=True):
-        order = [
-            i for i in np.argsort(-row, kind="stable").tolist() if row[i] >= _LISTED or "open" in line[i][:24]
-        ]
-        lists.append([name, tag("td", *(_entry(columns[i], line[i]) for i in order), class_="entries")])
-    return table(["state", "with probability"], lists, caption=caption, class_="sparse")
+    as_matrix = len(columns) <= _WIDEST_MATRIX
+    by_row = numbers.by_row
+    header = ["state", *(columns if as_matrix else ["with probability"]), *(["verdict"] if by_row else [])]
+    body = []
+    for row, name in enumerate(rows):
+        if as_matrix:
+            line = [numbers.element("td", row, column) for column in range(len(columns))]
+        else:
+            line = [tag("td", *_entries(columns, numbers, row), class_="entries")]
+        said = [tag("td", numbers.words[row, 0], class_="entries")] if by_row else []
+        body.append([name, *line, *said])
+    return table(header, body, caption=caption, class_="matrix" if as_matrix else "sparse")
 
 
-def _entry(name: str, cell: Markup) -> Markup:
-    """A cell of a matrix, as an entry of a list."""
-    return tag("span", name, " ", Markup("<b" + cell[3:-5] + "</b>"), class_="entry")
+def _entries(columns: Sequence[str], numbers: _Numbers, row: int) -> Iterator[Markup]:
+    for column in np.argsort(-numbers.values[row], kind="stable").tolist():
+        if numbers.values[row, column] >= _LISTED or numbers.is_open(row, column):
+            yield tag("span", columns[column], " ", numbers.element("b", row, column), class_="entry")
 
 
 # --- beside the truth ------------------------------------------------------------------------------------

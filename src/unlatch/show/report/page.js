@@ -206,8 +206,8 @@
     ];
     const table = element("table");
     const head = element("tr");
-    const titles = outlook.steps ? ["belief", "value, at most", "steps, at least", "first action by that"]
-      : ["belief", "value, at most", "first action by that"];
+    const titles = outlook.steps ? ["belief", "value, at most", "steps, at least", "first action by value"]
+      : ["belief", "value, at most", "first action by value"];
     for (const title of titles) { const cell = element("th", title); cell.scope = "col"; head.append(cell); }
     const top = element("thead");
     top.append(head);
@@ -220,11 +220,14 @@
       const who = element("th", name);
       who.scope = "row";
       row.append(who, element("td", most.toFixed(3)));
+      let move = model.actions[first];
       if (outlook.steps) {
         const least = Math.min(...tried.map((a) => at(outlook.steps, belief, a)));
         row.append(element("td", Number.isFinite(least) ? least.toFixed(1) : "may be missed for ever"));
+        if (least === 0) move = "there already";
+        else if (most <= 0) move = "out of reach";
       }
-      row.append(element("td", outlook.steps && most <= 0 ? "out of reach" : model.actions[first]));
+      row.append(element("td", move));
       body.append(row);
     }
     table.append(top, body);
@@ -233,7 +236,7 @@
     byId("goal-table").replaceChildren(frame);
   };
 
-  const goal = byId("goal");
+  const goal = byId("goal"); // left out of pages about very large models
   const choose = () => {
     outlook = outlookOf(goal.value);
     const number = Number(goal.value.slice(1));
@@ -245,14 +248,14 @@
     byId("goal-told").textContent = `Goal: ${said}.`;
     tell();
   };
-  goal.addEventListener("change", choose);
+  if (goal) goal.addEventListener("change", choose);
   document.addEventListener("click", (event) => {
     const node = event.target instanceof Element ? event.target.closest(".state") : null;
-    if (!node) return;
+    if (!node || !goal) return;
     goal.value = `s${node.dataset.state}`;
     choose();
   });
 
   draw();
-  choose();
+  if (goal) choose();
 })();

@@ -21,6 +21,9 @@ from unlatch.show.safe import counted
 __all__ = ["goal_section", "page_data", "prediction_section", "tracker_section"]
 
 _MOST_GOALS = 60
+_MOST_SCRIPTED = 60_000
+"""Numbers of a model up to which it is handed to the script, which computes goals with them."""
+
 _MOST_POINTS = 1500
 _WORST = 12
 """Windows that are listed, those that deviate most."""
@@ -173,6 +176,9 @@ def goal_section(data: ReportData) -> Markup:
         "Nobody who sees only observations needs fewer steps or earns more. A value is 1 for reaching the goal, times "
         f"{goals.DISCOUNT} for every step before."
     )
+    if not _is_scripted(pomdp):
+        large = f"More than {_MOST_SCRIPTED} numbers: too large a model for the script to compute any goal."
+        return section("goals", "Goals", paragraph(said), paragraph(large), *_static_goals(pomdp))
     options = [
         tag("optgroup", *_options("s", pomdp.state_names), label="Come to a state"),
         tag("optgroup", *_options("o", pomdp.observation_names), label="See a symbol"),
@@ -190,6 +196,10 @@ def goal_section(data: ReportData) -> Markup:
     return section("goals", "Goals", paragraph(said), controls, *_static_goals(pomdp))
 
 
+def _is_scripted(pomdp: POMDP) -> bool:
+    return int((pomdp.transitions > 0).sum() + (pomdp.observations > 0).sum()) <= _MOST_SCRIPTED
+
+
 def _options(kind: str, names: Sequence[str]) -> Iterator[Markup]:
     return (tag("option", name, value=f"{kind}{number}") for number, name in enumerate(names))
 
@@ -201,14 +211,14 @@ def _static_goals(pomdp: POMDP) -> Iterator[Markup]:
             "details", tag("summary", "The rewards that were learned"), rewarded, open=True, class_="static"
         )
     if pomdp.n_states + pomdp.n_observations > _MOST_GOALS:
-        yield paragraph(f"More than {_MOST_GOALS} goals: with scripts on, choose one above.")
+        yield paragraph(f"More than {_MOST_GOALS} goals: too many for a table.")
         return
     wanted = [(f"state {name}", goals.state_goal(pomdp, s)) for s, name in enumerate(pomdp.state_names)]
     wanted += [
         (f"symbol {name}", goals.observation_goal(pomdp, o)) for o, name in enumerate(pomdp.observation_names)
     ]
     rows = [_goal_row(pomdp, name, goal) for name, goal in wanted]
-    header = ["goal", "value, at most", "steps, at least", "first action by that"]
+    header = ["goal", "value, at most", "steps, at least", "first action by value"]
     yield tag(
         "details",
         tag("summary", "Every goal, from the start"),
@@ -222,8 +232,9 @@ def _goal_row(pomdp: POMDP, name: str, goal: goals.Goal) -> list[object]:
     found = goals.outlook(pomdp, goal)
     action, value = goals.first_action(pomdp, found.values, pomdp.initial)
     least = goals.least_steps(found.steps, pomdp.initial)
+    move = "there already" if least == 0 else "out of reach" if value <= 0 else pomdp.action_names[action]
     said = f"{least:.1f}" if np.isfinite(least) else "may be missed for ever"
-    return [name, f"{value:.3f}", said, pomdp.action_names[action] if value > 0 else "out of reach"]
+    return [name, f"{value:.3f}", said, move]
 
 
 def _reward_table(pomdp: POMDP) -> Markup | None:
@@ -240,7 +251,7 @@ def _reward_table(pomdp: POMDP) -> Markup | None:
         action, value = goals.first_action(pomdp, values, belief)
         rows.append([name, f"{value:.3f}", pomdp.action_names[action]])
     caption = f"All that is earned, times {goals.DISCOUNT} for every step before"
-    return table(["belief", "value, at most", "first action by that"], rows, caption=caption)
+    return table(["belief", "value, at most", "first action by value"], rows, caption=caption)
 
 
 # --- for the script ---------------------------------------------------------------------------------------
@@ -249,6 +260,7 @@ def _reward_table(pomdp: POMDP) -> Markup | None:
 def page_data(data: ReportData) -> dict[str, Any]:
     """What the script needs: the model, sparse, and the steps of the tracker."""
     pomdp = data.pomdp
+    scripted = _is_scripted(pomdp)
     return {
         "discount": goals.DISCOUNT,
         "emission": pomdp.emission,
@@ -258,21 +270,21 @@ def page_data(data: ReportData) -> dict[str, Any]:
         "untried": [pomdp.action_names.index(name) for name in pomdp.untried_actions],
         "terminal": list(pomdp.terminal),
         "initial": _rounded(pomdp.initial),
-        "transitions": [[_sparse(row) for row in rows] for rows in pomdp.transitions],
-        "observations": [[_sparse(row) for row in rows] for rows in pomdp.observations],
+        "transitions": [[_sparse(row) for row in rows] for rows in pomdp.transitions] if scripted else [],
+        "observations": [[_sparse(row) for row in rows] for rows in pomdp.observations] if scripted else [],
         "rewards": None if pomdp.rewards is None else [_rounded(row) for row in pomdp.rewards],
         "steps": [
-            {**step._asdict(), "chance": round(step.chance, 6), "belief": _sparse(step.belief)}
+            {**step._asdict(), "chance": round(step.chance, 6), "belief": _sparse(step.belief, 5)}
             for step in data.steps
         ],
     }  # fmt: skip
 
 
-def _rounded(values: Floats) -> list[float]:
-    return [float(f"{value:.8g}") for value in values]
+def _rounded(values: Floats, digits: int = 8) -> list[float]:
+    return [float(f"{value:.{digits}g}") for value in values]
 
 
-def _sparse(row: Floats) -> tuple[list[int], list[float]]:
+def _sparse(row: Floats, digits: int = 8) -> tuple[list[int], list[float]]:
     """Where a row is not zero, and how much."""
     places = np.flatnonzero(row)
-    return places.tolist(), _rounded(row[places])
+    return places.tolist(), _rounded(row[places], digits)

@@ -55,9 +55,7 @@ def header(data: ReportData, parts: Sequence[tuple[str, str]]) -> Markup:
 def _in_brief(data: ReportData) -> Iterator[tuple[str, str]]:
     """The four questions that come first. Every answer is a number or a verdict that the page has in full."""
     yield counted(data.pomdp.n_states, "hidden state"), _how_sure(data)
-    certificate = data.summary.certificate
-    verdict = f"{NOT_COMPUTED}" if certificate is None else f"locally {certificate.verdict}"
-    yield "the numbers, by the process", verdict.replace("locally not examined", "not examined")
+    yield "the numbers, by the process", _how_determined(data)
     check = data.check
     if check is None or not check.windows:
         yield "predictions", NOT_COMPUTED
@@ -70,6 +68,15 @@ def _in_brief(data: ReportData) -> Iterator[tuple[str, str]]:
     notes = list(data.summary.diagnostics)
     repaired = sum(note.name in _REPAIRS for note in notes)
     yield "on record", f"{counted(repaired, 'repair')}, {counted(len(notes) - repaired, 'other note')}"
+
+
+def _how_determined(data: ReportData) -> str:
+    found = data.summary.identified
+    if found is None:
+        return NOT_COMPUTED
+    if found.identified:
+        return "determined, and no other model at all" if found.everywhere else "determined, locally"
+    return found.verdict
 
 
 def _how_sure(data: ReportData) -> str:
@@ -93,7 +100,7 @@ def summary_section(data: ReportData) -> Markup:
     notes = list(summary.diagnostics)
     repaired = [note for note in notes if note.name in _REPAIRS]
     noticed = [note for note in notes if note.name not in _REPAIRS]
-    proved = partition_sentences(summary) or _certified(data)
+    proved = partition_sentences(summary)
     parts = [
         tag("h3", "How many states, and why"),
         tag(
@@ -116,11 +123,6 @@ def summary_section(data: ReportData) -> Markup:
             0, paragraph("The search was cut short: this is the best model seen, not the end of the search.")
         )
     return section("summary", "Summary", *parts)
-
-
-def _certified(data: ReportData) -> list[str]:
-    certificate = data.summary.certificate
-    return [] if certificate is None else [f"the process of this model: {certificate}"]
 
 
 def _unknown_count() -> Markup:
