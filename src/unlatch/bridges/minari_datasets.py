@@ -35,6 +35,11 @@ def from_minari(
     -----
     Datasets do not say with which probability actions were chosen. Where these depend on what was seen, as those of
     experts do, `examine` tells, and learning from frequencies is biased.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> log = unlatch.from_minari("minigrid/BabyAI-GoToLocal/v0", observe=str)  # doctest: +SKIP
     """
     data = _loaded(dataset) if isinstance(dataset, str) else dataset
     if not hasattr(data, "iterate_episodes") or not hasattr(data, "action_space"):

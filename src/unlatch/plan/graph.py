@@ -27,7 +27,7 @@ _POSSIBLE = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class GraphNode:
-    """A situation: the action that is taken, and the belief at which it was first come to.
+    """A situation: the action that is taken, and the ``belief`` (states,) at which it was first come to.
 
     ``expanded`` is False where the graph was cut off: what follows is not in it.
     """

@@ -38,7 +38,12 @@ _ENDLESS = {
 @dataclass(frozen=True, eq=False)
 class UpperBound:
     """A bound on the value from above: of every certainty, of every action, of beliefs that were come by, and between
-    them by the sawtooth. In units of the reward, by stage: the steps taken before, one stage without a horizon."""
+    them by the sawtooth. In units of the reward, by stage: the steps taken before, one stage without a horizon.
+
+    ``corners`` (stages, states) and ``informed`` (stages, actions, states) bound certainties and actions; ``stages``
+    (points,), ``values`` (points,) and ``starts`` (points + 1,) the beliefs, whose nonzero ``weights`` (entries,) are on
+    ``states`` (entries,).
+    """
 
     corners: Floats  # (stages, states)
     informed: Floats  # (stages, actions, states)

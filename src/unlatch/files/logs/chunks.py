@@ -32,12 +32,13 @@ class LogChunk:
         How many steps of the log came before.
     actions, observations : array of uint16, shape (steps,)
         Codes into ``action_names`` and ``observation_names``.
-    episode_starts : array of int
+    episode_starts : array of int, shape (episodes,)
         Steps of this chunk, counted from its first, at which an episode begins. Unless the first is 0, the chunk
         goes on with the episode before: windows reach back into the chunks before it, as far as that episode does.
     rewards, probabilities : array of float, shape (steps,), or None
     terminated : array of bool, shape (steps,), or None
-    first_observations : array of int, one for each of ``episode_starts``, or None
+    first_observations : array of int, shape (episodes,), or None
+        One for each of ``episode_starts``.
         Codes into ``first_observation_names``.
 
     Examples
