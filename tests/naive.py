@@ -32,14 +32,23 @@ def count_windows(log: Trajectory, longest: int) -> dict[Window, int]:
     return counts
 
 
+def noise_block(step: int) -> int:
+    """The block whose turn it is: eight of 64 steps, then eight of 128, and so on."""
+    quota = 64
+    while step >= 8 * quota:
+        step -= 8 * quota
+        quota *= 2
+    return step // quota
+
+
 def count_windows_by_block(log: Trajectory, length: int, blocks: int) -> dict[Window, list[int]]:
-    """How often every window of ``length`` pairs begins in each block; step t is in t * blocks // steps."""
+    """How often every window of ``length`` pairs begins in each block."""
     counts: dict[Window, list[int]] = {}
     pairs = list(zip(log.actions.tolist(), log.observations.tolist(), strict=True))
     for start, end in zip(log.episode_starts.tolist(), log.episode_ends.tolist(), strict=True):
         for t in range(start, end - length + 1):
             window = tuple(pairs[t : t + length])
-            counts.setdefault(window, [0] * blocks)[t * blocks // len(log)] += 1
+            counts.setdefault(window, [0] * blocks)[noise_block(t)] += 1
     return counts
 
 
@@ -50,7 +59,7 @@ def weigh_windows_by_block(log: Trajectory, length: int, blocks: int) -> dict[Wi
     for start, end in zip(log.episode_starts.tolist(), log.episode_ends.tolist(), strict=True):
         for t in range(start, end - length + 1):
             weight = 1 / math.prod(log.probabilities[t : t + length].tolist())
-            weights.setdefault(tuple(pairs[t : t + length]), [0.0] * blocks)[t * blocks // len(log)] += weight
+            weights.setdefault(tuple(pairs[t : t + length]), [0.0] * blocks)[noise_block(t)] += weight
     return weights
 
 

@@ -64,8 +64,10 @@ _HOMES = {
     # other people's tools
     "to_gymnasium": "bridges.environment",
     "to_pomdp_py": "bridges.pomdp_py",
+    "PomdpPyAgent": "bridges.pomdp_py",
     "from_arrays": "bridges.arrays",
     "to_arrays": "bridges.arrays",
+    "TabularArrays": "bridges.arrays",
     "read_log": "files.logs.read",
     "iterate_log": "files.logs.read",
     "LogChunk": "files.logs.chunks",
@@ -75,6 +77,9 @@ _HOMES = {
     # learning: the whole way
     "learn_pomdp": "learn.pipeline",
     "learn_psr": "learn.pipeline",
+    "learn_from_counts": "learn.pipeline",
+    "resume": "learn.resume",
+    "LogFiles": "streams.source",
     "LearnResult": "learn.pipeline",
     "LearnOptions": "learn.options",
     "SpectralResult": "learn.spectral.from_hankel",
@@ -108,6 +113,8 @@ _HOMES = {
     "Rows": "core.intervals",
     # learning: the stages of the spectral way, in their order
     "count_sequences": "learn.spectral.counting",
+    "save_counts": "streams.counts_file",
+    "load_counts": "streams.counts_file",
     "SequenceCounts": "learn.spectral.counting",
     "WindowTable": "learn.spectral.windows",
     "estimate_hankel": "learn.spectral.hankel",
@@ -193,10 +200,12 @@ if TYPE_CHECKING:
 
     from unlatch import domains as domains
     from unlatch import errors as errors
+    from unlatch.bridges.arrays import TabularArrays as TabularArrays
     from unlatch.bridges.arrays import from_arrays as from_arrays
     from unlatch.bridges.arrays import to_arrays as to_arrays
     from unlatch.bridges.environment import to_gymnasium as to_gymnasium
     from unlatch.bridges.minari_datasets import from_minari as from_minari
+    from unlatch.bridges.pomdp_py import PomdpPyAgent as PomdpPyAgent
     from unlatch.bridges.pomdp_py import to_pomdp_py as to_pomdp_py
     from unlatch.bridges.record import record as record
     from unlatch.compare.bounds import ErrorBound as ErrorBound
@@ -271,8 +280,10 @@ if TYPE_CHECKING:
     from unlatch.learn.likelihood.search import StateSearch as StateSearch
     from unlatch.learn.options import LearnOptions as LearnOptions
     from unlatch.learn.pipeline import LearnResult as LearnResult
+    from unlatch.learn.pipeline import learn_from_counts as learn_from_counts
     from unlatch.learn.pipeline import learn_pomdp as learn_pomdp
     from unlatch.learn.pipeline import learn_psr as learn_psr
+    from unlatch.learn.resume import resume as resume
     from unlatch.learn.spectral.counting import SequenceCounts as SequenceCounts
     from unlatch.learn.spectral.counting import count_sequences as count_sequences
     from unlatch.learn.spectral.exact_hankel import exact_hankel as exact_hankel
@@ -327,6 +338,9 @@ if TYPE_CHECKING:
     from unlatch.simulation import simulate as simulate
     from unlatch.solutions import load_solution as load_solution
     from unlatch.solutions import save_solution as save_solution
+    from unlatch.streams.counts_file import load_counts as load_counts
+    from unlatch.streams.counts_file import save_counts as save_counts
+    from unlatch.streams.source import LogFiles as LogFiles
 
 
 def __getattr__(name: str) -> Any:

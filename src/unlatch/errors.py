@@ -162,6 +162,20 @@ class StorageError(UnlatchError, OSError):
         return " ".join(str(part) for part in self.args)
 
 
+class EngineError(StorageError):
+    """The processes or machines that do the work are gone, or a block of a log ends every one that reads it.
+
+    Attributes
+    ----------
+    block : str or None
+        The file and the rows that could not be done.
+    """
+
+    def __init__(self, *args: object, block: str | None = None) -> None:
+        super().__init__(*args)
+        self.block = block
+
+
 class ResourceLimitError(UnlatchError):
     """The request is larger than the declared limits of memory or time."""
 

@@ -67,17 +67,6 @@ def test_count_runs(version, rng):
 
 
 @pytest.mark.parametrize("words", [1, 2, 3])
-def test_count_sorted_words(version, rng, words):
-    keys, blocks = rng.choice([0, 5, 2**59 - 1], (words, 200)), rng.integers(0, 8, 200)
-    codes, counts = version(counting.count_sorted_words)(keys, blocks, np.lexsort(keys[::-1]), 8)
-    columns = [tuple(column) for column in keys.T.tolist()]
-    assert [tuple(column) for column in codes.T.tolist()] == sorted(set(columns))
-    for code, row in zip(codes.T.tolist(), counts.tolist(), strict=True):
-        here = [block for column, block in zip(columns, blocks, strict=True) if column == tuple(code)]
-        assert row == [here.count(block) for block in range(8)]
-
-
-@pytest.mark.parametrize("words", [1, 2, 3])
 @pytest.mark.parametrize("sizes", [(40, 30), (0, 5), (5, 0), (0, 0)])
 def test_merge_tables(version, rng, words, sizes):
     tables = []
@@ -91,25 +80,6 @@ def test_merge_tables(version, rng, words, sizes):
     codes, counts = version(counting.merge_tables)(*tables[0], *tables[1])
     assert [tuple(code) for code in codes.T.tolist()] == sorted(expected)
     assert counts.tolist() == [expected[key].tolist() for key in sorted(expected)]
-
-
-@pytest.mark.parametrize("length", [1, 3])
-def test_add_weights(version, rng, length):
-    probabilities = rng.uniform(0.1, 1, 40)
-    begins, lengths, blocks = np.array([0, 9, 20]), np.array([5, 0, 20 - length + 1]), np.array([2, 5, 7])
-    rows = rng.integers(0, 4, lengths.sum())
-    sums, squares = np.zeros((4, 8)), np.zeros((4, 1))
-    version(counting.add_weights)(rows, probabilities, begins, lengths, blocks, length, sums, squares)
-    starts = [
-        (t, b) for begin, n, b in zip(begins, lengths, blocks, strict=True) for t in range(begin, begin + n)
-    ]
-    expected, expected_squares = np.zeros((4, 8)), np.zeros((4, 1))
-    for row, (t, block) in zip(rows, starts, strict=True):
-        weight = 1 / probabilities[t : t + length].prod()
-        expected[row, block] += weight
-        expected_squares[row] += weight**2
-    np.testing.assert_allclose(sums, expected, rtol=1e-13)
-    np.testing.assert_allclose(squares, expected_squares, rtol=1e-13)
 
 
 @pytest.mark.parametrize("length", [2, 4, 5, 7])

@@ -23,7 +23,7 @@ from unlatch import (
 )
 from unlatch.errors import DataError
 from unlatch.learn.spectral import counting as module
-from unlatch.learn.spectral.windows import BLOCKS
+from unlatch.learn.spectral.windows import BLOCKS, noise_blocks
 
 TIGER = domains.tiger()
 CAUTIOUS = np.array(
@@ -137,7 +137,7 @@ def assert_weights(counts, log):
 
 @pytest.mark.parametrize("at_once", [1, 7, 1 << 19])
 def test_weights_equal_a_dictionary(monkeypatch, at_once):
-    monkeypatch.setattr(module, "WEIGHED_AT_ONCE", at_once)
+    monkeypatch.setattr(module, "STEPS_AT_ONCE", at_once)
     counts = count(LOG)
     assert_weights(counts, LOG)
     assert naive.spelled_out(counts) == naive.count_windows(LOG, 5)
@@ -252,19 +252,19 @@ def test_a_model_and_its_psr_have_one_matrix(rng):
 
 
 def test_replicates_leave_out_one_block_each():
-    steps = 400
-    log = simulate(TIGER, steps, episodes=BLOCKS, policy=CAUTIOUS, rng=4)
-    hankel = estimate_hankel(count(log, 2, 1))
+    log = simulate(TIGER, 64 * (1 + 2) * BLOCKS, policy=CAUTIOUS, rng=4)
+    blocks = noise_blocks(np.arange(len(log)))
+    starts = np.append(0, np.flatnonzero(np.diff(blocks)) + 1)
+    hankel = estimate_hankel(count(replace(log, episode_starts=starts), 2, 1))
     for block, replicate in enumerate(hankel.replicates):
-        keep = np.ones(len(log), dtype=bool)
-        keep[steps * block : steps * (block + 1)] = False
+        keep = blocks != block
         rest = Trajectory(
             actions=log.actions[keep],
             observations=log.observations[keep],
             action_names=log.action_names,
             observation_names=log.observation_names,
             rewards=log.rewards[keep],
-            episode_starts=np.arange(0, keep.sum(), steps),
+            episode_starts=(np.cumsum(keep) - 1)[starts[keep[starts]]],
             probabilities=log.probabilities[keep],
         )
         assert distance(replicate, estimate_hankel(count(rest, 2, 1))) < 1e-13

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from unlatch.errors import StorageError, UsageError
 if TYPE_CHECKING:
     from unlatch.core.trajectory import Trajectory
 
-__all__ = ["log_options", "read_input"]
+__all__ = ["iterate_input", "log_options", "open_input", "read_input", "reader_options"]
 
 _COLUMNS = (
     "action",
@@ -113,7 +113,7 @@ def read_input(ctx: click.Context, path: Path, options: dict[str, Any]) -> Traje
     """Read a log, or standard input for ``-``, taking the reader's options out of ``options``."""
     from unlatch.files.logs.read import read_log
 
-    arguments = _reader_options(ctx, options)
+    arguments = reader_options(ctx, options)
     if str(path) != "-":
         return read_log(path, **arguments)
     if sys.stdin is None:
@@ -121,7 +121,29 @@ def read_input(ctx: click.Context, path: Path, options: dict[str, Any]) -> Traje
     return read_log(sys.stdin.buffer, **arguments)
 
 
-def _reader_options(ctx: click.Context, options: dict[str, Any]) -> dict[str, Any]:
+def iterate_input(ctx: click.Context, paths: Sequence[Path], options: dict[str, Any]) -> Iterator[Any]:
+    """Read logs chunk by chunk, one after the other, as `read_input` does."""
+    from unlatch.files.logs.read import iterate_log
+
+    arguments = reader_options(ctx, options)
+    if "-" not in map(str, paths):
+        return iterate_log([str(path) for path in paths], **arguments)
+    if len(paths) > 1:
+        raise UsageError("- is standard input, and the only log there can be")
+    if sys.stdin is None:
+        raise StorageError("standard input is closed; give a file, or pipe a log in")
+    return iterate_log(sys.stdin.buffer, **arguments)
+
+
+def open_input(ctx: click.Context, paths: Sequence[Path], options: dict[str, Any]) -> Any:
+    """Logs that are read as often as needed."""
+    from unlatch.streams.source import LogFiles
+
+    return LogFiles([str(path) for path in paths], **reader_options(ctx, options))
+
+
+def reader_options(ctx: click.Context, options: dict[str, Any]) -> dict[str, Any]:
+    """The options of the reader, taken out of ``options``."""
     for name in _IGNORED:
         source = ctx.get_parameter_source(name)
         if options.pop(f"ignore_{name}"):

@@ -33,13 +33,10 @@ class Rows(NamedTuple):
 
     Examples
     --------
-    >>> import unlatch
-    >>> log = unlatch.simulate(unlatch.domains.tiger(), 2_000, rng=0)
-    >>> model = unlatch.refine(unlatch.domains.tiger(), log).pomdp
-    >>> sure = unlatch.uncertainty(model, log)
-    >>> errors = sure.intervals().standard_errors
-    >>> errors.transitions.shape, errors.first_observations
-    ((3, 2, 2), None)
+    >>> from unlatch import domains, simulate, uncertainty
+    >>> sure = uncertainty(domains.tiger(), simulate(domains.tiger(), 1_000, rng=0)).intervals()
+    >>> [kind for kind, rows in sure.standard_errors.items()]
+    ['initial', 'transitions', 'observations']
     """
 
     initial: NDArray[Any]
@@ -61,12 +58,11 @@ class Entry(NamedTuple):
 
     Examples
     --------
-    >>> import unlatch
-    >>> log = unlatch.simulate(unlatch.domains.tiger(), 2_000, rng=0)
-    >>> model = unlatch.refine(unlatch.domains.tiger(), log).pomdp
-    >>> sure = unlatch.uncertainty(model, log)
-    >>> sure.covariance().entries[0]
-    Entry(kind='transitions', action=1, state=0, outcome=0)
+    >>> from unlatch import Entry, domains, simulate, uncertainty
+    >>> sure = uncertainty(domains.tiger(), simulate(domains.tiger(), 1_000, rng=0)).intervals()
+    >>> low, high = sure.of(Entry("observations", action=0, state=0, outcome=0))
+    >>> bool(low < 0.85 < high)
+    True
     """
 
     kind: str
@@ -104,15 +100,10 @@ class Intervals:
 
     Examples
     --------
-    >>> import unlatch
-    >>> log = unlatch.simulate(unlatch.domains.tiger(), 2_000, rng=0)
-    >>> model = unlatch.refine(unlatch.domains.tiger(), log).pomdp
-    >>> sure = unlatch.uncertainty(model, log)
-    >>> intervals = sure.intervals(level=0.9)
-    >>> intervals.observations[0, 0, 0].round(2)  # of hearing the tiger on the left where it is
-    array([0.78, 0.85])
-    >>> intervals.level, intervals.standard_errors.transitions.shape
-    (0.9, (3, 2, 2))
+    >>> from unlatch import domains, simulate, uncertainty
+    >>> sure = uncertainty(domains.tiger(), simulate(domains.tiger(), 1_000, rng=0)).intervals(level=0.8)
+    >>> sure.level, sure.transitions.shape, str(sure.verdicts.initial[0])
+    (0.8, (3, 2, 2, 2), 'never observed')
     """
 
     level: float

@@ -1,4 +1,4 @@
-"""Windows of a symbol sequence as exact integer keys, counted by sorting.
+"""Windows of a symbol sequence as exact integer keys: tables of them, sorted, and what is made of these.
 
 A window of ``length`` symbols over an alphabet of ``base`` is a number with ``length`` digits, the first
 symbol the most significant. Where that number would not fit 63 bits it is cut into words of ``digits``
@@ -68,27 +68,6 @@ def count_runs(keys, block_bits):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def count_sorted_words(words, blocks, order, n_blocks):  # type: ignore[no-untyped-def]
-    """As `count_runs`, for keys of several words visited in sorted ``order``."""
-    n_words, n = words.shape
-    codes = np.empty((n_words, n), dtype=np.int64)
-    counts = np.zeros((n, n_blocks), dtype=np.int64)
-    row = -1
-    for k in range(n):
-        i = order[k]
-        new = row < 0
-        for w in range(n_words):
-            if not new and codes[w, row] != words[w, i]:
-                new = True
-        if new:
-            row += 1
-            for w in range(n_words):
-                codes[w, row] = words[w, i]
-        counts[row, blocks[i]] += 1
-    return codes[:, : row + 1].copy(), counts[: row + 1].copy()
-
-
-@kernel
 def merge_tables(codes, counts, other_codes, other_counts):  # type: ignore[no-untyped-def]
     """Union of two sorted tables; counts of equal windows, or sums of weights, add up."""
     n_words = codes.shape[0]
@@ -122,24 +101,6 @@ def merge_tables(codes, counts, other_codes, other_counts):  # type: ignore[no-u
             j += 1
         row += 1
     return merged[:, :row].copy(), total[:row].copy()
-
-
-@kernel
-def add_weights(rows, probabilities, begins, lengths, blocks, length, sums, squares):  # type: ignore[no-untyped-def]
-    """Add the weight of every window to its row: one over the probability that its actions were chosen.
-
-    ``rows`` are those of the windows of `fill_keys`, in its order; ``sums`` (windows, blocks) receives the
-    weights, ``squares`` (windows, 1) their squares. A weight too large for a float becomes infinite.
-    """
-    position = 0
-    for i in range(begins.shape[0]):
-        for t in range(begins[i], begins[i] + lengths[i]):
-            weight = 1.0
-            for d in range(length):
-                weight /= probabilities[t + d]
-            sums[rows[position], blocks[i]] += weight
-            squares[rows[position], 0] += weight * weight
-            position += 1
 
 
 @kernel

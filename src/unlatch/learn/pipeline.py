@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -23,6 +24,7 @@ from unlatch.core.pomdp import POMDP, Emission
 from unlatch.core.psr import PSR
 from unlatch.core.random import RandomSource, resolve_rng
 from unlatch.core.trajectory import Trajectory
+from unlatch.engines.engine import engine_of
 from unlatch.errors import NotLearnableError, NumericalError, ResourceLimitError, UnlatchError, UsageError
 from unlatch.learn.examine.log import examine, refuse_deterministic_policy
 from unlatch.learn.examine.model import examine_model
@@ -35,7 +37,7 @@ from unlatch.learn.intervals.fit import Fit
 from unlatch.learn.intervals.sets import open_sets
 from unlatch.learn.intervals.uncertainty import Uncertainty
 from unlatch.learn.likelihood.objective import Hypothesis
-from unlatch.learn.likelihood.parameters import parameters_of
+from unlatch.learn.likelihood.parameters import ExpectedCounts, parameters_of
 from unlatch.learn.likelihood.refine import made_possible
 from unlatch.learn.likelihood.search import StateSearch
 from unlatch.learn.likelihood.select_states import Selection, select_states
@@ -46,10 +48,12 @@ from unlatch.learn.spectral.factorize import RankFactorization, Scaling
 from unlatch.learn.spectral.fit_psr import fit_psr
 from unlatch.learn.spectral.from_hankel import SpectralResult, learn_from_hankel
 from unlatch.learn.spectral.hankel import LOG_NOTES, HankelMatrix
-from unlatch.learn.spectral.lengths import factorize_log
+from unlatch.learn.spectral.lengths import FEWER_WINDOWS, counting, factorize_counted, factorize_log
 from unlatch.learn.spectral.windows import BLOCKS
+from unlatch.streams.source import LogFiles
+from unlatch.streams.streamed import StreamedLog
 
-__all__ = ["LearnResult", "learn_pomdp", "learn_psr"]
+__all__ = ["LearnResult", "learn_from_counts", "learn_pomdp", "learn_psr"]
 
 _FOR_SPECTRAL_STAGES = 1 / 3
 _LEAST, _SHORT = 4.0, 1.2
@@ -98,6 +102,8 @@ class LearnResult:
         Repeats the result; None if the caller passed a generator.
     diagnostics : Diagnostics
         What was noticed, repaired or left open.
+    log : Trajectory or None
+        What it was learned from, for `resume`; None if that is in files. It is not saved with the model.
     zero_support : ZeroSupport or None
         What the log says about every probability that is zero; None if there was no time to ask, and for the plain
         spectral model.
@@ -130,6 +136,7 @@ class LearnResult:
     diagnostics: Diagnostics = field(default_factory=Diagnostics)
     zero_support: ZeroSupport | None = None
     shared: bool = False
+    log: Trajectory | None = field(default=None, repr=False)
 
     @property
     def states(self) -> int:
@@ -256,8 +263,9 @@ class LearnResult:
 @own_errstate
 @linalg.on_one_thread
 def learn_pomdp(
-    log: Trajectory,
+    log: Trajectory | Source,
     *,
+    engine: Any = None,
     states: int | None = None,
     max_states: int | None = None,
     time_limit: float | None = None,
@@ -282,9 +290,14 @@ def learn_pomdp(
 
     Parameters
     ----------
-    log : Trajectory
+    log : Trajectory, path, several paths, or LogFiles
         Actions must not depend on what was observed (uniform, or any fixed distribution), unless the log says with
-        which probability each was chosen.
+        which probability each was chosen. A log in files that has more steps than a block (`LogFiles`) is not read
+        into memory: the search looks at its first block, and all that is then counted and climbed is passed over block
+        by block.
+    engine : optional
+        Who passes over the blocks of a log in files: None for this process, "processes" or a number of them, "dask"
+        for a cluster of this machine, or a client of Dask. Does not change the result.
     states : int, optional
         Fixes the number of states, of the spectral model and of the search.
     max_states : int, optional
@@ -354,21 +367,42 @@ def learn_pomdp(
     )
     budget = Budget(options.time_limit)
     generator, seed = resolve_rng(rng)
-    plain = checked_log(log)
+    plain, stream = _opened(log, engine)
     log = plain.with_reward_symbols()
     _refuse_a_single_state(log, options)
     refuse_deterministic_policy(log)
-    spectral, refusal = _spectral(log, options, budget, generator)
+    spectral, refusal = _spectral(log, options, budget, generator, stream)
     with budget.active():
         notes = log.diagnostics + examine(log)
     if options.refine is None:
         if budget.interrupted:
             raise KeyboardInterrupt  # there is no other answer than the one that was interrupted
-        result = _plain(spectral, refusal, log, options)
+        result = _plain(spectral, refusal, log, options, stream)
     else:
-        hypotheses = _hypotheses(plain, log, spectral, options)
+        hypotheses = _hypotheses(plain, log, spectral, options, stream)
         result = budget.insist(lambda: _refined(hypotheses, spectral, refusal, options, budget, generator))
-    return replace(result, seed=seed, diagnostics=notes + result.diagnostics)
+    kept = plain if stream is None else None
+    return replace(result, seed=seed, diagnostics=notes + result.diagnostics, log=kept)
+
+
+Source = str | os.PathLike[str] | Sequence[Any] | LogFiles
+"""A log in files."""
+
+
+def _opened(log: Trajectory | Source, engine: Any) -> tuple[Trajectory, StreamedLog | None]:
+    """A log in memory; of a long one in files the first block, and the door to the rest."""
+    if isinstance(log, Trajectory):
+        if engine is not None:
+            raise UsageError(
+                "an engine passes over a log in files; this one is in memory. Give its path, or no engine"
+            )
+        return log, None
+    if not isinstance(log, str | os.PathLike | list | tuple | LogFiles):
+        return checked_log(log), None
+    files = log if isinstance(log, LogFiles) else LogFiles(log)
+    stream = StreamedLog(files, engine_of(engine))
+    sample = stream.sample
+    return sample, None if len(sample) == stream.steps else stream
 
 
 def _refuse_a_single_state(log: Trajectory, options: LearnOptions) -> None:
@@ -390,7 +424,11 @@ Spectral = Mapping[Emission, SpectralResult]
 
 
 def _spectral(
-    log: Trajectory, options: LearnOptions, budget: Budget, rng: np.random.Generator
+    log: Trajectory,
+    options: LearnOptions,
+    budget: Budget,
+    rng: np.random.Generator,
+    stream: StreamedLog | None,
 ) -> tuple[Spectral, UnlatchError | None]:
     """What they found, and why they did not get that far, if they did not.
 
@@ -404,7 +442,7 @@ def _spectral(
     refusal: UnlatchError | None = ResourceLimitError("there was no time left for them; allow more")
     with share.ending():
         try:
-            factors = _factorized(log, options, rng)
+            factors = _factorized(log, options, rng, stream)
             for emission in options.emissions:
                 found[emission] = _recovered(*factors, options, emission, rng)
             refusal = None
@@ -423,10 +461,10 @@ def _enough_for_likelihood(log: Trajectory) -> bool:
 
 
 def _factorized(
-    log: Trajectory, options: LearnOptions, rng: np.random.Generator
+    log: Trajectory, options: LearnOptions, rng: np.random.Generator, stream: StreamedLog | None
 ) -> tuple[SequenceCounts, HankelMatrix, RankFactorization]:
-    return factorize_log(
-        log,
+    return factorize_counted(
+        stream.count if stream is not None else counting(log),
         rank=options.spectral_rank,
         rank_tolerance=options.rank_tolerance,
         max_rank=options.largest_rank,
@@ -435,6 +473,7 @@ def _factorized(
         scaling=options.scaling,
         rotate=options.dense_rotation,
         rng=rng,
+        **({} if stream is None else {"most_windows": FEWER_WINDOWS}),
     )
 
 
@@ -471,14 +510,18 @@ def _recovered(
 
 
 def _plain(
-    found: Spectral, refusal: UnlatchError | None, log: Trajectory, options: LearnOptions
+    found: Spectral,
+    refusal: UnlatchError | None,
+    log: Trajectory,
+    options: LearnOptions,
+    stream: StreamedLog | None,
 ) -> LearnResult:
     """The spectral model as it is, of the emission under which the log is more likely; without one the refusal is the
     answer."""
     models = {}
     for emission, spectral in found.items():
         if spectral.pomdp is not None:
-            models[emission] = _possible(_marked(spectral.pomdp, log), log)
+            models[emission] = _possible(marked(spectral.pomdp, log), log, stream)
         refusal = refusal or spectral.refusal
     if not models:
         assert refusal is not None
@@ -496,8 +539,8 @@ def _plain(
         spectral=spectral,
         search=None,
         options=options,
-        steps=len(log),
-        episodes=log.n_episodes,
+        steps=len(log) if stream is None else stream.steps,
+        episodes=log.n_episodes if stream is None else stream.whole.episodes,
         diagnostics=spectral.diagnostics + _untried_notes(log) + _left_out_notes(log) + notes,
     )
 
@@ -517,9 +560,11 @@ def _left_out_notes(log: Trajectory) -> Diagnostics:
     )
 
 
-def _possible(pomdp: POMDP, log: Trajectory) -> tuple[POMDP, float, Diagnostics]:
+def _possible(pomdp: POMDP, log: Trajectory, stream: StreamedLog | None) -> tuple[POMDP, float, Diagnostics]:
     """The model, such that its own log is possible, with the likelihood that it gives to it."""
-    height = pomdp.log_likelihood(log)
+    whole = None if stream is None else stream.likelihood(pomdp.emission)
+    hypothesis = Hypothesis(log, pomdp.emission, whole=whole)
+    height = hypothesis.log_likelihood(pomdp)
     if np.isfinite(height):
         return pomdp, height, Diagnostics()
     pomdp = made_possible(pomdp, log, _A_TRACE)
@@ -528,21 +573,26 @@ def _possible(pomdp: POMDP, log: Trajectory) -> tuple[POMDP, float, Diagnostics]
         f"the log was impossible under the spectral model: every probability was mixed with {_A_TRACE:g} of everything",
         weight=_A_TRACE,
     )
-    return pomdp, pomdp.log_likelihood(log), notes
+    return pomdp, hypothesis.log_likelihood(pomdp), notes
 
 
 # --- likelihood ----------------------------------------------------------------------------------------
 
 
 def _hypotheses(
-    plain: Trajectory, log: Trajectory, spectral: Spectral, options: LearnOptions
+    plain: Trajectory,
+    log: Trajectory,
+    spectral: Spectral,
+    options: LearnOptions,
+    stream: StreamedLog | None,
 ) -> list[Hypothesis]:
     """How the log may have come about. ``log`` has pairs of observation and reward for symbols, ``plain`` has not."""
     found = []
     for emission in options.emissions:
         known = spectral.get(emission)
         starts = () if known is None or known.pomdp is None else (parameters_of(known.pomdp),)
-        found.append(Hypothesis(log, emission, starts=starts))
+        whole = None if stream is None else stream.likelihood(emission)
+        found.append(Hypothesis(log, emission, starts=starts, whole=whole))
     if log is not plain and "arrival" in options.emissions:
         found.append(Hypothesis(plain, "arrival", rewards_apart=True))
     return found
@@ -561,11 +611,12 @@ def _refined(
         hypotheses, states=options.states, max_states=options.max_states, budget=budget, rng=rng
     )
     pomdp, fit = _examined(found, budget)
-    if "poor_fit" in fit and options.states is None and found.complete:
+    if "poor_fit" in fit and options.states is None and found.complete and hypotheses[0].whole is None:
         found, pomdp, fit = _searched_on(found, pomdp, fit, hypotheses, options, budget, rng)
-    log = found.search.hypothesis.log
+    hypothesis = found.search.hypothesis
+    log = hypothesis.log
     spectral = found_spectral.get(found.pomdp.emission)
-    actions, partition = budget.insist(lambda: _observability(pomdp, found, options))
+    actions, partition = budget.insist(lambda: observability(pomdp, found.counts, options))
     return LearnResult(
         pomdp=pomdp,
         partition=partition,
@@ -575,8 +626,8 @@ def _refined(
         spectral=spectral,
         search=found.search,
         options=options,
-        steps=len(log),
-        episodes=log.n_episodes,
+        steps=hypothesis.steps,
+        episodes=hypothesis.episodes,
         complete=found.complete and not budget.interrupted,
         shared=found.counts.shared,
         diagnostics=_spectral_notes(spectral, refusal, found)
@@ -600,12 +651,13 @@ def _supported(pomdp: POMDP, found: Selection, budget: Budget) -> ZeroSupport | 
 def _examined(found: Selection, budget: Budget) -> tuple[POMDP, Diagnostics]:
     """The model with what the log never tried marked, and what does not fit."""
     log = found.search.hypothesis.log
-    pomdp = _marked(found.pomdp, log)
+    pomdp = marked(found.pomdp, log)
     fit = Diagnostics().noting(
         "fit_not_examined", "there was no time to examine the fit; call examine_model(pomdp, log) by itself"
     )
     with budget.extended(_FOR_THE_FIT).ending():
-        fit = examine_model(pomdp, log, counts=found.counts)
+        in_memory = found.search.hypothesis.whole is None
+        fit = examine_model(pomdp, log, counts=found.counts if in_memory else None)
     return pomdp, fit
 
 
@@ -653,11 +705,11 @@ def _neither_notes(found: Selection, fit: Diagnostics) -> Diagnostics:
     )
 
 
-def _observability(
-    pomdp: POMDP, found: Selection, options: LearnOptions
+def observability(
+    pomdp: POMDP, counts: ExpectedCounts, options: LearnOptions
 ) -> tuple[tuple[int, ...], Partition]:
     """The actions of full rank, and the cells of states under them."""
-    left, shown = found.counts.transitions.sum(axis=2), found.counts.observations.sum(axis=2)
+    left, shown = counts.transitions.sum(axis=2), counts.observations.sum(axis=2)
     actions = full_rank_actions(pomdp, left, min_singular_value=options.min_singular_value)
     return actions, cells_of(pomdp, actions, shown, tolerance=options.observation_tolerance)
 
@@ -691,7 +743,7 @@ def _spectral_notes(
     )
 
 
-def _marked(pomdp: POMDP, log: Trajectory) -> POMDP:
+def marked(pomdp: POMDP, log: Trajectory) -> POMDP:
     """The model with the actions marked that the log never tried; nothing is known about them, so rows are uniform."""
     untried = [pomdp.action_names.index(name) for name in log.untried_actions]
     if not untried:
@@ -772,3 +824,94 @@ def learn_psr(
         rng=generator,
     )
     return fit_psr(hankel, factorization)
+
+
+@own_errstate
+@linalg.on_one_thread
+def learn_from_counts(
+    counts: SequenceCounts,
+    *,
+    emission: Emission | Literal["auto"] = "auto",
+    rank: int | None = None,
+    rank_tolerance: float | None = None,
+    max_rank: int = 20,
+    history_length: int | None = None,
+    test_length: int | None = None,
+    scaling: Scaling = "noise",
+    min_singular_value: float | None = None,
+    observation_tolerance: float | None = None,
+    draws: int = 30,
+    newton: bool = True,
+    rotation: Literal["cells", "dense"] = "cells",
+    rng: RandomSource = None,
+) -> SpectralResult:
+    """The spectral model of a log of which only the counts are at hand, since it was counted elsewhere, or in parts.
+
+    Parameters as in `learn_pomdp`. Histories and tests grow up to those that were counted. With ``emission="auto"`` the
+    model is taken under which the longest windows that were counted are likelier.
+
+    Raises
+    ------
+    NotLearnableError, NumericalError
+        If the spectral stages have no answer; the likelihood, which needs the log, may have one.
+
+    Examples
+    --------
+    >>> from unlatch import count_sequences, domains, learn_from_counts, simulate
+    >>> log = simulate(domains.tiger(), 20_000, rng=0)
+    >>> learn_from_counts(count_sequences(log, history_length=3, test_length=2), rng=0).rank
+    2
+    """
+    if not isinstance(counts, SequenceCounts):
+        raise UsageError(
+            f"expected SequenceCounts, got {type(counts).__name__}; use count_sequences or load_counts"
+        )
+    options = LearnOptions(
+        emission=emission,
+        refine=None,
+        rank=rank,
+        rank_tolerance=rank_tolerance,
+        max_rank=max_rank,
+        history_length=history_length,
+        test_length=test_length,
+        scaling=scaling,
+        min_singular_value=min_singular_value,
+        observation_tolerance=observation_tolerance,
+        draws=draws,
+        newton=newton,
+        rotation=rotation,
+    )
+    generator, _ = resolve_rng(rng)
+    factors = factorize_counted(
+        counts.within,
+        rank=options.spectral_rank,
+        rank_tolerance=options.rank_tolerance,
+        max_rank=options.largest_rank,
+        history_length=options.history_length,
+        test_length=options.test_length,
+        scaling=options.scaling,
+        rotate=options.dense_rotation,
+        most_tests=(len(counts.tables) - 1) // 2,
+        rng=generator,
+    )
+    found = [_recovered(*factors, options, kind, generator) for kind in options.emissions]
+    learned = [result for result in found if result.pomdp is not None]
+    if not learned:
+        assert found[0].refusal is not None
+        raise found[0].refusal
+    return max(learned, key=lambda result: window_likelihood(result, counts))
+
+
+def window_likelihood(found: SpectralResult, counts: SequenceCounts) -> float:
+    """Mean log-probability of what the longest windows show, given their actions; none counts as less than a trace."""
+    assert found.pomdp is not None
+    table, pomdp = counts.tables[-1], found.pomdp
+    windows = table.symbols()
+    beliefs = np.tile(pomdp.initial, (len(windows), 1))
+    updates = pomdp.to_psr().updates.reshape(-1, pomdp.n_states, pomdp.n_states)
+    for symbols in windows.T:
+        for symbol in np.unique(symbols):
+            chosen = symbols == symbol
+            beliefs[chosen] = beliefs[chosen] @ updates[symbol]
+    likelihoods = np.log(np.maximum(beliefs.sum(axis=1), _A_TRACE ** windows.shape[1]))
+    return float(likelihoods @ table.totals / table.totals.sum())

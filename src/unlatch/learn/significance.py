@@ -14,6 +14,7 @@ import numpy as np
 from unlatch.arrays import Floats
 
 __all__ = [
+    "CHANGED",
     "DISTINCT_ROWS_SIGMAS",
     "DOUBTFUL_SIGMAS",
     "EXACT",
@@ -36,6 +37,10 @@ USED = 0.5
 UNSEEN = 0.01
 """How often a row may be expected to show, in a log as long as this one, what it has not shown so far, and still keep
 its zeros: rows are many, and one such step makes a whole log impossible."""
+
+CHANGED = 1e-3
+"""The p-value below which a new log is said not to come from the system of an old one: one false alarm in a thousand
+nights."""
 
 EXACT = 1e-9
 """Relative size below which a number of an exact model is rounding."""

@@ -44,9 +44,9 @@ def write_log(path: PathLike, log: Trajectory) -> None:
     Examples
     --------
     >>> import unlatch
-    >>> log = unlatch.Trajectory.from_symbols(["left", "right"], ["wall", "door"])
-    >>> unlatch.write_log("log.csv", log)
-    >>> unlatch.read_log("log.csv") == log
+    >>> log = unlatch.Trajectory.from_symbols(["left", "right"], ["dark", "light"], rewards=[0, 1])
+    >>> unlatch.write_log("log.npz", log)
+    >>> unlatch.read_log("log.npz") == log
     True
     """
     if not isinstance(log, Trajectory):

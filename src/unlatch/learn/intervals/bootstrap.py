@@ -46,11 +46,10 @@ class Bootstrap:
 
     Examples
     --------
-    >>> import unlatch
-    >>> log = unlatch.simulate(unlatch.domains.tiger(), 2_000, rng=0)
-    >>> model = unlatch.refine(unlatch.domains.tiger(), log).pomdp
-    >>> unlatch.bootstrap(model, log, replicates=5, rng=0).estimates.transitions.shape
-    (5, 3, 2, 2)
+    >>> from unlatch import bootstrap, domains, simulate
+    >>> found = bootstrap(domains.tiger(), simulate(domains.tiger(), 1_000, rng=0), replicates=5, rng=0)
+    >>> found.estimates.observations.shape, found.intervals(0.5).observations.shape
+    ((5, 3, 2, 6), (3, 2, 6, 2))
     """
 
     estimates: Rows

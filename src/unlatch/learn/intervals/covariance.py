@@ -55,13 +55,10 @@ class Covariance:
 
     Examples
     --------
-    >>> import unlatch
-    >>> log = unlatch.simulate(unlatch.domains.tiger(), 2_000, rng=0)
-    >>> model = unlatch.refine(unlatch.domains.tiger(), log).pomdp
-    >>> sure = unlatch.uncertainty(model, log)
-    >>> covariance = sure.covariance()
-    >>> covariance.matrix.shape == (len(covariance.entries),) * 2
-    True
+    >>> from unlatch import domains, simulate, uncertainty
+    >>> found = uncertainty(domains.tiger(), simulate(domains.tiger(), 1_000, rng=0)).covariance()
+    >>> found.entries[found.index("observations", action=0, state=0, outcome=0)]
+    Entry(kind='observations', action=0, state=0, outcome=0)
     """
 
     matrix: Floats

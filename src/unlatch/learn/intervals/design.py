@@ -79,10 +79,10 @@ class Design:
 
     Examples
     --------
-    >>> import unlatch
-    >>> found = unlatch.design(unlatch.domains.tiger(), steps=5_000, rng=0)
-    >>> found.action_names, found.action_probabilities.shape, found.worth >= 1
-    (('listen', 'open-left', 'open-right'), (3,), True)
+    >>> from unlatch import design, domains
+    >>> found = design(domains.noisy_hallway(), steps=5_000, rng=0)
+    >>> found.worth >= 1, found.action_probabilities.shape
+    (True, (4,))
     """
 
     action_probabilities: Floats
@@ -115,6 +115,13 @@ class Needs:
     action_probabilities : array, shape (actions,)
         What `simulate` takes as ``policy``.
     action_names : tuple of str
+
+    Examples
+    --------
+    >>> from unlatch import domains, simulate, uncertainty
+    >>> sure = uncertainty(domains.tiger(), simulate(domains.tiger(), 5_000, rng=0))
+    >>> print(sure.needs(0.5))
+    every interval about the noise of the log is at most 0.5 wide at 90%
     """
 
     width: float

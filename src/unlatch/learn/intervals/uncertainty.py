@@ -56,14 +56,10 @@ class Uncertainty:
 
     Examples
     --------
-    >>> import unlatch
-    >>> log = unlatch.simulate(unlatch.domains.tiger(), 2_000, rng=0)
-    >>> model = unlatch.refine(unlatch.domains.tiger(), log).pomdp
-    >>> sure = unlatch.uncertainty(model, log)
-    >>> sure.intervals(level=0.9).transitions.shape
-    (3, 2, 2, 2)
-    >>> len(sure.draws(3, rng=0))
-    3
+    >>> from unlatch import domains, simulate, uncertainty
+    >>> sure = uncertainty(domains.tiger(), simulate(domains.tiger(), 1_000, rng=0))
+    >>> sure.interval_of(lambda model: model.stationary()).shape
+    (2, 2)
     """
 
     fit: Fit

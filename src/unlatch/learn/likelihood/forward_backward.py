@@ -33,7 +33,15 @@ from unlatch.learn.likelihood.parameters import (
     parameters_of,
 )
 
-__all__ = ["SymbolEntries", "Totals", "expectation", "expected_counts", "run_passes", "symbol_entries"]
+__all__ = [
+    "SymbolEntries",
+    "Totals",
+    "expectation",
+    "expected_counts",
+    "run_passes",
+    "symbol_entries",
+    "symbol_matrices",
+]
 
 _MAX_OPERATORS = 1 << 28
 """Numbers in the matrices of all symbols: two gigabytes."""
@@ -64,6 +72,8 @@ def expected_counts(
     log: EncodedLog,
     *,
     emission: Emission = "departure",
+    before: Floats | None = None,
+    after: Floats | None = None,
     block_length: int | None = None,
     threads: int | None = None,
 ) -> ExpectedCounts:
@@ -75,6 +85,11 @@ def expected_counts(
         Valid distributions; not checked again, because this is the inner loop of every climb.
     log : EncodedLog
     emission : "departure" or "arrival"
+    before : array, shape (states,), optional
+        The belief that the first event finds, where it does not begin an episode: of a log that goes on with another.
+    after : array, shape (states,), optional
+        How likely what comes after the last event is from every state, up to a factor, where its episode goes on. Then
+        the likelihood includes it.
     block_length : int, optional
         Steps per block of the checkpointed pass; chosen for the cache by default.
     threads : int, optional
@@ -88,18 +103,21 @@ def expected_counts(
     if len(log) == 0:
         return _no_counts(parameters)
     factors = _factors(parameters, log, emission)
+    events = _Events(log.symbols, log.begins, log.pair_counts, before)
+    if after is not None:
+        factors, events = factors.with_event(after), events.followed_by_one()
     moves = parameters.transitions != 0
-    visited = float(factors.entries(moves) @ log.pair_counts / len(log))
+    visited = float(factors.entries(moves) @ events.frequencies / len(events.symbols))
     options = _Options(emission == "departure" and not log.tells_endings, block_length, threads)
     if _is_sparse(parameters.n_states, visited):
         matrices = _gathered(parameters.transitions, moves, factors)
-        found = _entry_totals(matrices, parameters.initial, log.symbols, log.begins, visited, options)
+        found = _entry_totals(matrices, parameters.initial, events, visited, options)
         tallies = _entries_by_use(matrices, factors.actions, len(moves), found)
     else:
         updates = _updates(parameters.transitions, factors)
-        totals = _dense_totals(updates, parameters.initial, log.symbols, log.begins, options)
+        totals = _dense_totals(updates, parameters.initial, events, options)
         tallies = _matrices_by_use(factors.actions, len(moves), totals)
-    return _by_probability(parameters, log, emission, tallies)
+    return _by_probability(parameters, log, emission, tallies.of_the_first(len(log.pair_counts)))
 
 
 def _no_counts(parameters: Parameters) -> ExpectedCounts:
@@ -124,6 +142,25 @@ class _Options(NamedTuple):
     threads: int | None
 
 
+class _Events(NamedTuple):
+    """What is passed over: the symbol of every event, where episodes begin, how often every symbol occurs, and the
+    belief before the first event if no episode begins there."""
+
+    symbols: NDArray[np.uint32]
+    begins: NDArray[np.bool_]
+    frequencies: Ints
+    before: Floats | None = None
+
+    def followed_by_one(self) -> _Events:
+        """With one event more, of a new symbol."""
+        return _Events(
+            np.append(self.symbols, np.uint32(len(self.frequencies))),
+            np.append(self.begins, False),
+            np.append(self.frequencies, 1),
+            self.before,
+        )
+
+
 class _Factors(NamedTuple):
     """What every symbol's matrix is made of: ``left`` and ``reached`` (symbols, n), and its action. Symbols without
     one move nothing: their action is -1 and their matrix diag(left)."""
@@ -131,6 +168,14 @@ class _Factors(NamedTuple):
     actions: Ints
     left: Floats
     reached: Floats
+
+    def with_event(self, chances: Floats) -> _Factors:
+        """With one symbol more, that moves nothing and is so likely in every state."""
+        return _Factors(
+            np.append(self.actions, -1),
+            np.concatenate([self.left, chances[None]]),
+            np.concatenate([self.reached, np.ones_like(chances)[None]]),
+        )
 
     def entries(self, moves: Flags) -> Ints:
         """How many entries of every symbol's matrix are not zero, at most; ``moves`` (actions, n, n) tells which
@@ -180,6 +225,11 @@ def _refuse_large(size: int, what: str, states: int) -> None:
             f"{what} with {states} states need {size} numbers, at most {_MAX_OPERATORS} are allowed; "
             "use fewer states or merge symbols"
         )
+
+
+def symbol_matrices(parameters: Parameters, log: EncodedLog, emission: Emission) -> Floats:
+    """Joint probability of all that a symbol shows and of the move, for every symbol, (symbols, n, n)."""
+    return _updates(parameters.transitions, _factors(parameters, log, emission))
 
 
 class SymbolEntries(NamedTuple):
@@ -261,6 +311,10 @@ class _Tallies(NamedTuple):
     log_likelihood: float
     work: float
 
+    def of_the_first(self, symbols: int) -> _Tallies:
+        """Without the symbols beyond, which move nothing."""
+        return self._replace(left=self.left[:symbols], reached=self.reached[:symbols])
+
 
 def run_passes(
     updates: Floats,
@@ -278,12 +332,13 @@ def run_passes(
     ``last_move_unseen`` says that nothing observed depends on the move of an episode's last step.
     """
     options = _Options(last_move_unseen, block_length, threads)
+    events = _Events(symbols, begins, frequencies)
     visited = float(np.count_nonzero(updates, axis=(1, 2)) @ frequencies / len(symbols))
     if not _is_sparse(len(initial), visited):
-        return _dense_totals(updates, initial, symbols, begins, options)
+        return _dense_totals(updates, initial, events, options)
     places = np.nonzero(updates)
     matrices = SymbolEntries(places[0], places[1], places[2], updates[places], updates.shape[:2])
-    found = _entry_totals(matrices, initial, symbols, begins, visited, options)
+    found = _entry_totals(matrices, initial, events, visited, options)
     joint = np.zeros_like(updates)
     joint[places] = found.joint
     return Totals(joint, *found[1:])
@@ -292,8 +347,7 @@ def run_passes(
 def _dense_totals(
     updates: Floats,
     initial: Floats,
-    symbols: NDArray[np.uint32],
-    begins: NDArray[np.bool_],
+    events: _Events,
     options: _Options,
 ) -> Totals:
     from unlatch.kernels.em import Operators
@@ -309,13 +363,14 @@ def _dense_totals(
         ahead,
         back,
         initial,
-        symbols,
-        begins,
+        events.symbols,
+        events.begins,
+        start=events.before,
         last_move_unseen=options.last_move_unseen,
         step_cost=cost,
         block_length=options.block_length,
     )
-    work = len(symbols) * cost
+    work = len(events.symbols) * cost
     sums, log_likelihood = _run(passes, work, options.threads)
     joint = sums.outer[:, :n, :n]
     joint *= updates
@@ -325,8 +380,7 @@ def _dense_totals(
 def _entry_totals(
     matrices: SymbolEntries,
     initial: Floats,
-    symbols: NDArray[np.uint32],
-    begins: NDArray[np.bool_],
+    events: _Events,
     visited: float,
     options: _Options,
 ) -> _EntryTotals:
@@ -334,16 +388,17 @@ def _entry_totals(
     n = len(initial)
     cost = _STEP_COST + _STATE_COST * n + _ENTRY_COST * visited
     common: dict[str, Any] = {
+        "start": events.before,
         "last_move_unseen": options.last_move_unseen,
         "step_cost": cost,
         "block_length": options.block_length,
     }
     passes: Passes
-    passes = listed = ListedPasses(_entries(matrices), initial, symbols, begins, **common)
+    passes = listed = ListedPasses(_entries(matrices), initial, events.symbols, events.begins, **common)
     listed_cost = _STEP_COST + listed.activity() * (_LISTED_STATE_COST + _LISTED_ENTRY_COST * visited / n)
     if listed_cost > cost:
-        passes = FullPasses(*_entry_operators(matrices), initial, symbols, begins, **common)
-    work = len(symbols) * min(cost, listed_cost)
+        passes = FullPasses(*_entry_operators(matrices), initial, events.symbols, events.begins, **common)
+    work = len(events.symbols) * min(cost, listed_cost)
     sums, log_likelihood = _run(passes, work, options.threads)
     joint = sums.entries * matrices.values
     return _EntryTotals(joint, sums.last[:, :n], sums.first[0, :n], log_likelihood, work)

@@ -152,7 +152,8 @@ def _ranges(first: int, last: int, work: float) -> list[tuple[int, int]]:
 
 class FullPasses:
     """With messages over all states, in registers if there are few, and operators ``ahead`` and ``back``, either of all
-    numbers or of the entries that are not zero; states are padded to a multiple of four."""
+    numbers or of the entries that are not zero; states are padded to a multiple of four. ``start`` is the belief that
+    the first step finds if no episode begins there."""
 
     def __init__(
         self,
@@ -162,6 +163,7 @@ class FullPasses:
         symbols: NDArray[np.uint32],
         begins: NDArray[np.bool_],
         *,
+        start: Floats | None = None,
         last_move_unseen: bool,
         step_cost: float,
         block_length: int | None,
@@ -183,7 +185,11 @@ class FullPasses:
             (max(len(ahead.dense), len(ahead.starts) - 1), n),
             (1, n),
         )
-        self._initial, self._ones = form(np.append(initial, np.zeros(n - len(initial)))), form(np.ones(n))
+        self._initial, self._start = (
+            form(np.append(belief, np.zeros(n - len(belief))))
+            for belief in (initial, initial if start is None else start)
+        )
+        self._ones = form(np.ones(n))
         self._steps = em.Steps(symbols, begins)
         self._last_move_unseen = last_move_unseen
         self._checkpoints = np.empty((self._blocks, n))
@@ -199,7 +205,7 @@ class FullPasses:
 
     def forward(self) -> float:
         message = np.zeros((2, self._n))
-        message[0] = self._initial
+        message[0] = self._start
         gained = 0.0
         for first, last in _ranges(0, self._blocks, self._work):
             checkpoint()
@@ -265,6 +271,7 @@ class ListedPasses:
         symbols: NDArray[np.uint32],
         begins: NDArray[np.bool_],
         *,
+        start: Floats | None = None,
         last_move_unseen: bool,
         step_cost: float,
         block_length: int | None,
@@ -272,6 +279,7 @@ class ListedPasses:
         from unlatch.kernels import em
 
         n = len(initial)
+        self._start = initial if start is None else start
         self._n, self._total = n, len(symbols)
         self._entries = entries
         self._initial = initial
@@ -379,9 +387,9 @@ class ListedPasses:
         messages = Messages(
             np.zeros(number + 2, dtype=np.int64), np.empty(room, dtype=np.uint32), np.empty(room)
         )
-        possible = np.flatnonzero(self._initial)
+        possible = np.flatnonzero(self._start)
         messages.states[: len(possible)] = possible
-        messages.masses[: len(possible)] = self._initial[possible]
+        messages.masses[: len(possible)] = self._start[possible]
         messages.offsets[1] = len(possible)
         return messages
 

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from scipy.special import gammaln, xlogy
 
 from unlatch.arrays import Floats, Ints
-from unlatch.learn.likelihood.climb import Ascent
+from unlatch.learn.likelihood.climb import Ascent, evaluated
 from unlatch.learn.likelihood.information import missing_information
 from unlatch.learn.likelihood.objective import Likelihood
 from unlatch.learn.likelihood.parameters import JEFFREYS, ExpectedCounts, Parameters
@@ -88,12 +88,19 @@ def judged(ascent: Ascent, likelihood: Likelihood) -> Candidate:
     What the numbers cost is first taken as if the hidden states had been seen, where it is exact; then the log gets
     back what it cannot have charged.
     """
-    hidden = max(0.0, missing_information(ascent, likelihood))
+    hidden = max(0.0, missing_information(*_on_a_sample(ascent, likelihood)))
     candidate = Candidate(ascent, complete_evidence(ascent.counts), hidden)
     if ascent.parameters.dense:
         lost = _names_lost(ascent.counts, candidate.seen_share)
         candidate = replace(candidate, complete=candidate.complete - lost)
     return candidate
+
+
+def _on_a_sample(ascent: Ascent, likelihood: Likelihood) -> tuple[Ascent, Likelihood]:
+    """The share of the information that is hidden is the same in any part of a log: where that is not in memory, it is
+    asked of a sample."""
+    sample = likelihood.sample
+    return (ascent, likelihood) if sample is likelihood else (evaluated(ascent.parameters, sample), sample)
 
 
 def complete_evidence(counts: ExpectedCounts) -> float:

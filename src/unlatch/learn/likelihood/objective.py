@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from unlatch.arrays import Floats
 from unlatch.core.pomdp import POMDP, Emission
 from unlatch.core.trajectory import Trajectory
+from unlatch.errors import NumericalError
+from unlatch.learn.likelihood.blocks import BlockedLog
 from unlatch.learn.likelihood.forward_backward import expected_counts
-from unlatch.learn.likelihood.parameters import EncodedLog, ExpectedCounts, Parameters, encoded_log
+from unlatch.learn.likelihood.parameters import (
+    EncodedLog,
+    ExpectedCounts,
+    Parameters,
+    encoded_log,
+    parameters_of,
+)
 
 __all__ = ["Hypothesis", "Likelihood"]
 
@@ -32,6 +43,12 @@ class Likelihood:
     @property
     def steps(self) -> int:
         return self.log.steps
+
+    @property
+    def sample(self) -> Likelihood:
+        """That of a part of the log which tells as much a step: what is the same for any part is asked of it. All of
+        the log, where that is in memory."""
+        return self
 
     def counts(self, parameters: Parameters) -> ExpectedCounts:
         """Expected counts and log-likelihood, in one pass forth and back.
@@ -61,15 +78,51 @@ class Hypothesis:
         Whether the state left pays the reward, beside the observation.
     starts : tuple of Parameters
         Models to begin from.
+    whole : Likelihood, optional
+        Of the whole log, of which ``log`` is then a sample in memory.
     """
 
     log: Trajectory
     emission: Emission
     rewards_apart: bool = False
     starts: tuple[Parameters, ...] = ()
+    whole: Likelihood | None = None
+
+    @property
+    def steps(self) -> int:
+        """Of the whole log."""
+        return len(self.log) if self.whole is None else self.whole.steps
+
+    @property
+    def episodes(self) -> int:
+        """Of the whole log."""
+        blocked = self._blocked
+        return self.log.n_episodes if blocked is None else blocked.episodes
+
+    @property
+    def symbol_rewards(self) -> Floats | None:
+        """The reward of every observation symbol of the whole log, if it settles it."""
+        blocked = self._blocked
+        return self.log.symbol_rewards if blocked is None else blocked.encoding.symbol_rewards
+
+    @property
+    def _blocked(self) -> BlockedLog | None:
+        log = None if self.whole is None else self.whole.log
+        return log if isinstance(log, BlockedLog) else None
+
+    def log_likelihood(self, pomdp: POMDP) -> float:
+        """Of the whole log under a model; minus infinity if it is impossible."""
+        if self.whole is None:
+            return pomdp.log_likelihood(self.log)
+        try:
+            return self.whole.counts(parameters_of(pomdp)).log_likelihood
+        except NumericalError:
+            return -np.inf
 
     def likelihood(self, steps: int | None = None) -> Likelihood:
-        """Of the whole log, or of its first steps."""
+        """Of the whole log, or of its first steps, as far as these are in memory."""
+        if steps is None and self.whole is not None:
+            return self.whole
         part = self.log if steps is None else self.log.head(steps)
         return Likelihood.of(part, self.emission, rewards_apart=self.rewards_apart)
 

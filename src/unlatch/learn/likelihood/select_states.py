@@ -36,7 +36,7 @@ from unlatch.learn.likelihood.zeros import NO_DIFFERENCE, maximize, simplest, wi
 from unlatch.learn.significance import USED
 from unlatch.learn.state_order import canonical_order
 
-__all__ = ["Selection", "select_states"]
+__all__ = ["Selection", "returned_model", "select_states"]
 
 _FIRST_SAMPLE = 300_000
 """Steps on which zeros are judged, unless the search needed more; a longer log then only sharpens the numbers."""
@@ -120,7 +120,7 @@ def select_states(
         best, rivals = first.final.ascent, _Rivals(first)
         if states is None:
             rivals.compare()
-        if rivals.likelihood.steps < len(first.hypothesis.log):
+        if rivals.likelihood.steps < first.hypothesis.steps:
             rivals.move_to(first.hypothesis.likelihood())
         best = rivals.best.ascent
         checkpoint()
@@ -129,7 +129,7 @@ def select_states(
         )
         finished = True
     hypothesis = first.hypothesis
-    pomdp, counts, log_likelihood, notes = budget.insist(lambda: _returned(best, hypothesis))
+    pomdp, counts, log_likelihood, notes = budget.insist(lambda: returned_model(best, hypothesis))
     evidence = replace(
         _evidence(rivals, contenders, fixed=states is not None),
         predictive_states=predictive,
@@ -374,7 +374,7 @@ def _behind(other: _Contender, first: _Contender) -> float:
 # --- the model that is returned ------------------------------------------------------------------------
 
 
-def _returned(best: Ascent, hypothesis: Hypothesis) -> tuple[POMDP, ExpectedCounts, float, Diagnostics]:
+def returned_model(best: Ascent, hypothesis: Hypothesis) -> tuple[POMDP, ExpectedCounts, float, Diagnostics]:
     """The model with states in canonical order, its counts, and the likelihood that it gives to the log."""
     log, emission = hypothesis.log, hypothesis.emission
     parameters, weak = with_established_zeros(best)
@@ -382,11 +382,11 @@ def _returned(best: Ascent, hypothesis: Hypothesis) -> tuple[POMDP, ExpectedCoun
     settled = learned if learned.terminal else replace(learned, initial=_settled(learned, best.counts, log))
     order = canonical_order(settled.to_psr())
     order = order[np.argsort(best.parameters.terminal[order], kind="stable")]  # the end comes last
-    if log.n_episodes == 1 and not learned.terminal and learned.first_observations is None:
+    chosen = learned
+    if hypothesis.episodes == 1 and not learned.terminal and learned.first_observations is None:
         share = replace(learned, initial=_time_share(best.counts, emission))
-        chosen, height = _with_a_start(settled, share, log)
-    else:
-        chosen, height = learned, learned.log_likelihood(log)
+        chosen = _with_a_start(settled, share, log)
+    height = hypothesis.log_likelihood(chosen)
     notes = Diagnostics()
     if weak:
         notes = notes.noting(
@@ -397,7 +397,7 @@ def _returned(best: Ascent, hypothesis: Hypothesis) -> tuple[POMDP, ExpectedCoun
         )
     if not np.isfinite(height):  # learned from a part of the log, the rest of which it has not seen
         chosen = made_possible(chosen, log)
-        height = chosen.log_likelihood(log)
+        height = hypothesis.log_likelihood(chosen)
         notes = notes.noting(
             "opened_zeros",
             "there was no time to fit the whole log, parts of which were impossible: every probability was mixed with "
@@ -417,7 +417,7 @@ def _as_pomdp(parameters: Parameters, hypothesis: Hypothesis) -> POMDP:
         emission=hypothesis.emission,
         action_names=log.action_names,
         observation_names=log.observation_names,
-        symbol_rewards=None if rewards is not None else log.symbol_rewards,
+        symbol_rewards=None if rewards is not None else hypothesis.symbol_rewards,
         terminal=tuple(np.flatnonzero(parameters.terminal).tolist()),
         first_observations=parameters.first,
         first_observation_names=None if parameters.first is None else log.first_observation_names,  # type: ignore[arg-type]
@@ -426,7 +426,7 @@ def _as_pomdp(parameters: Parameters, hypothesis: Hypothesis) -> POMDP:
     )
 
 
-def _with_a_start(settled: POMDP, share: POMDP, log: Trajectory) -> tuple[POMDP, float]:
+def _with_a_start(settled: POMDP, share: POMDP, log: Trajectory) -> POMDP:
     """One long episode tells nothing about where episodes begin: so as if the process had settled before.
 
     Unless the log left states for good, and would be all but impossible then: that costs more than to name the state
@@ -434,8 +434,7 @@ def _with_a_start(settled: POMDP, share: POMDP, log: Trajectory) -> tuple[POMDP,
     """
     beginning = log.head(_FIRST_SAMPLE)
     costs = share.log_likelihood(beginning) - settled.log_likelihood(beginning)
-    chosen = share if costs > np.log(len(log)) else settled
-    return chosen, chosen.log_likelihood(log)
+    return share if costs > np.log(len(log)) else settled
 
 
 def _settled(pomdp: POMDP, counts: ExpectedCounts, log: Trajectory) -> Floats:

@@ -12,12 +12,17 @@ from unlatch.arrays import Floats, Ints
 from unlatch.core.checks import frozen
 from unlatch.errors import ResourceLimitError
 
-__all__ = ["BLOCKS", "BLOCK_BITS", "WindowTable", "digits_per_word"]
+__all__ = ["BLOCKS", "BLOCK_BITS", "WindowTable", "block_cuts", "digits_per_word", "noise_blocks"]
 
 BLOCK_BITS = 3
 
 BLOCKS = 1 << BLOCK_BITS
-"""Contiguous parts of a log that are counted apart, so that noise can be told from their scatter."""
+"""Parts of a log that are counted apart, so that noise can be told from their scatter."""
+
+FIRST_QUOTA = 64
+"""Steps of a block before the next one has its turn. Each turn gives every block twice as much as the one before."""
+
+_FIRST_ROUND = FIRST_QUOTA << BLOCK_BITS
 
 _KEY_BITS = 62
 
@@ -136,6 +141,24 @@ class WindowTable:
         weights, squares = union(self.weights, other.weights), union(self.squares, other.squares)
         return WindowTable(self.length, self.base, self.digits, codes, counts, weights, squares)
 
+    def recoded(self, codes: Ints, base: int) -> WindowTable:
+        """The same windows with ``codes[symbol]`` for every symbol, all different, to another base."""
+        from unlatch.kernels.tally import encode_windows
+
+        digits = digits_per_word(base)
+        words = encode_windows(codes[self.symbols()].reshape(len(self), self.length), digits, base)
+        order = np.argsort(words[0]) if len(words) == 1 else np.lexsort(words[::-1])
+        weights, squares = (None if a is None else a[order] for a in (self.weights, self.squares))
+        return WindowTable(
+            self.length,
+            base,
+            digits,
+            np.ascontiguousarray(words[:, order]),
+            self.counts[order],
+            weights,
+            squares,
+        )
+
     def shortened(self) -> WindowTable:
         """Windows without their last symbol; equal prefixes add up. Counts only: the weight of a window is not the
         sum of those of its extensions."""
@@ -155,3 +178,28 @@ def digits_per_word(base: int) -> int:
     if base > limit:
         raise ResourceLimitError(f"{base} action-observation pairs are more than a key can hold")
     return digits
+
+
+def noise_blocks(steps: Ints) -> Ints:
+    """The block of every step of a log, counted from its beginning: a running quota.
+
+    Every block has its turn for `FIRST_QUOTA` steps, then for twice as many, and so on. So the length of the log need
+    not be known: blocks are long stretches at any time, the last of them about half of what a block has. From three
+    rounds on none has more than 7/3 times as much as another, which counts for seven of eight blocks in a jackknife.
+    """
+    shifted = np.asarray(steps) + _FIRST_ROUND
+    rounds = np.frexp(shifted.astype(np.float64))[1] - 1 - BLOCK_BITS
+    result: Ints = (shifted >> rounds) & (BLOCKS - 1)
+    return result
+
+
+def block_cuts(start: int, stop: int) -> Ints:
+    """Steps between ``start`` and ``stop`` at which another block has its turn."""
+    return _CUTS[np.searchsorted(_CUTS, start, side="right") : np.searchsorted(_CUTS, stop)]
+
+
+_CUTS = np.array(
+    [((BLOCKS + i) << r) * FIRST_QUOTA - _FIRST_ROUND for r in range(50) for i in range(BLOCKS)],
+    dtype=np.int64,
+)
+"""All of them, for any log."""

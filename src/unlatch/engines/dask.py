@@ -1,0 +1,185 @@
+"""A cluster of Dask: one here, one that runs somewhere, or one that the caller is connected to.
+
+Tasks read their own data and return small results; nothing is scattered, and no worker steals from another. A worker
+that dies is replaced by the scheduler, which gives its blocks to others. A block that takes down one worker after the
+other is named. If the scheduler itself is gone, an error says so; what was counted into files by then is still there.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from unlatch.core.budget import checkpoint
+from unlatch.engines.engine import Block, Task, run_task
+from unlatch.errors import EngineError, MissingDependencyError, UsageError
+
+__all__ = ["DaskEngine"]
+
+_LOCAL = ("127.0.0.1", "localhost", "::1", "[::1]")
+
+_IN_FLIGHT = 3
+"""Blocks submitted for every worker: enough that none waits, few enough that results do not pile up."""
+
+_PATIENCE = 0.5
+"""Seconds between two looks at a result."""
+
+_SILENCE = 60.0
+"""Seconds without a scheduler, or without a worker, after which they are given up."""
+
+
+def _library() -> Any:
+    try:
+        import distributed
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"engine 'dask' needs distributed, which cannot be imported ({error}); install it: pip install "
+            "'unlatch[cluster]'",
+            package="distributed",
+        ) from None
+    return distributed
+
+
+class DaskEngine:
+    """Work on the blocks of a log by the workers of a client.
+
+    Parameters
+    ----------
+    client : dask.distributed.Client
+    silence : float
+        Seconds without a scheduler or a worker after which they are given up.
+    cluster : optional
+        What is closed with the engine.
+    """
+
+    remote = True
+
+    def __init__(self, client: Any, *, silence: float = _SILENCE, cluster: Any = None) -> None:
+        self.client = client
+        self.cluster = cluster
+        self._silence = silence
+
+    @classmethod
+    def reached(cls, address: str | None, *, insecure: bool = False) -> DaskEngine:
+        """With a client of the scheduler at an address; without one, with a cluster of this machine's cores."""
+        distributed = _library()
+        if address is None:
+            return cls.here()
+        refuse_open_address(address, insecure=insecure)
+        try:
+            return cls(distributed.Client(address, timeout=_SILENCE / 4, set_as_default=False))
+        except (OSError, ValueError, TimeoutError) as error:
+            raise EngineError(
+                f"no scheduler of Dask answers at {address} ({error}); is it running?"
+            ) from None
+
+    @classmethod
+    def here(cls, workers: int | None = None, *, silence: float = _SILENCE) -> DaskEngine:
+        """With a cluster of processes on this machine, which nobody else can reach; closed with the engine."""
+        import dask
+
+        distributed = _library()
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        settings = {
+            "distributed.scheduler.work-stealing": False,
+            "distributed.comm.timeouts.connect": _SILENCE / 4,
+        }
+        with dask.config.set(settings):
+            cluster = distributed.LocalCluster(
+                n_workers=workers or cores,
+                threads_per_worker=1,
+                processes=True,
+                host="127.0.0.1",
+                dashboard_address=None,
+            )
+            return cls(distributed.Client(cluster, set_as_default=False), silence=silence, cluster=cluster)
+
+    def close(self) -> None:
+        """Close the client, and the cluster if it was made here."""
+        self.client.close(timeout=5)
+        if self.cluster is not None:
+            self.cluster.close(timeout=10)
+
+    def each(
+        self, task: Task, blocks: Sequence[Block], arguments: Sequence[tuple[Any, ...]]
+    ) -> Iterator[Any]:
+        run = secrets.token_hex(8)
+        waiting: dict[int, Any] = {}
+        try:
+            for done in range(len(blocks)):
+                for number in range(done, min(done + self._most(), len(blocks))):
+                    if number not in waiting:
+                        waiting[number] = self.client.submit(
+                            run_task,
+                            task,
+                            blocks[number],
+                            arguments[number],
+                            key=f"unlatch-{run}-{number}",
+                            retries=1,
+                        )
+                yield self._result(waiting[done], blocks[done])
+                waiting.pop(done).release()
+        finally:
+            for future in waiting.values():
+                future.release()
+
+    def _most(self) -> int:
+        return max(2, _IN_FLIGHT * len(self.client.scheduler_info(n_workers=-1).get("workers", ())))
+
+    def _result(self, future: Any, block: Block) -> Any:
+        distributed = _library()
+        heard = time.monotonic()
+        while True:
+            checkpoint()
+            try:
+                return future.result(timeout=_PATIENCE)
+            except distributed.KilledWorker as error:
+                raise EngineError(
+                    f"{block.name}: every worker that worked on it died ({error}); out of memory, or a damaged file "
+                    "that takes the reader down. Leave it out, or look at it by itself",
+                    block=block.name,
+                ) from None
+            except (distributed.CancelledError, distributed.comm.CommClosedError) as error:
+                raise self._lost(block, str(error)) from None
+            except TimeoutError:
+                if self._alive():
+                    heard = time.monotonic()
+                elif time.monotonic() - heard > self._silence:
+                    raise self._lost(block, f"silent for {self._silence:g} seconds") from None
+
+    def _alive(self) -> bool:
+        """Whether the scheduler answers, and has a worker."""
+        if self.client.status != "running":
+            return False
+        try:
+            return len(self.client.scheduler_info(n_workers=-1).get("workers", ())) > 0
+        except (OSError, RuntimeError, TimeoutError):
+            return False
+
+    def _lost(self, block: Block, why: str) -> EngineError:
+        return EngineError(
+            f"the scheduler of Dask or all its workers are gone ({why}); {block.name} and what comes after it are not "
+            "done. Start the cluster again and repeat the call: the log is as it was, and counts that were written "
+            "to files are still there",
+            block=block.name,
+        )
+
+
+def refuse_open_address(address: str, *, insecure: bool) -> None:
+    """Refuse the address of another machine without TLS: whoever reaches such a scheduler can run anything there."""
+    parts = urlsplit(address if "://" in address else f"tcp://{address}")
+    if parts.scheme not in ("tcp", "tls", "ucx", "ws", "wss") or not parts.hostname:
+        raise UsageError(
+            f"{address!r:.80} is no address of a scheduler; expected tls://host:port or tcp://127.0.0.1:port"
+        )
+    if parts.hostname in _LOCAL or parts.scheme in ("tls", "wss") or insecure:
+        return
+    raise UsageError(
+        f"{address} is another machine, reached without encryption: whoever can reach it can run anything on its "
+        "workers. Use TLS (tls://...), an ssh tunnel to 127.0.0.1, or say that the network is yours: "
+        "--insecure-scheduler (insecure=True)"
+    )

@@ -1,0 +1,258 @@
+"""Logs that are not in memory: read block by block, as often as needed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from unlatch.core.chunks import Chunk, LogPiece, part_of
+from unlatch.errors import DataError, UsageError
+from unlatch.files.atomic import checked_path
+from unlatch.files.logs.arrow import arrow_library
+from unlatch.files.logs.chunks import LogChunk
+from unlatch.files.logs.read import iterate_log
+from unlatch.files.logs.sources import parts_of
+
+__all__ = ["BLOCK", "Edges", "FileBlock", "HeldBlock", "LogFiles", "file_blocks", "known_beginnings"]
+
+BLOCK = 1 << 20
+"""Steps of a block: a few megabytes, and as many as most writers of Parquet put into a row group."""
+
+_LEAST = 1 << 12
+"""Steps of a last block that is a block of its own; fewer go with the one before."""
+
+_PARQUET = (".parquet", ".pq")
+_ONE_AFTER_ANOTHER = ("sort", "autoreset", "missing")
+
+
+@dataclass(frozen=True)
+class Edges:
+    """What the first and the last row of a block say about episodes."""
+
+    first: str | None
+    last: str | None
+    ended: bool
+
+
+@dataclass(frozen=True, eq=False)
+class FileBlock:
+    """Some rows of one Parquet file or of several that follow each other. Small: it holds no data.
+
+    Attributes
+    ----------
+    start : int
+        How many steps of the log come before.
+    parts : tuple of (path, first row, rows)
+    options : mapping
+        Of `read_log`.
+    continues : bool
+        Whether its first step goes on with the episode before.
+    """
+
+    start: int
+    parts: tuple[tuple[str, int, int], ...]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    continues: bool = False
+
+    @property
+    def name(self) -> str:
+        """The files and rows, as messages call them."""
+        return "; ".join(f"{path}, rows {first} to {first + rows - 1}" for path, first, rows in self.parts)
+
+    def __len__(self) -> int:
+        return sum(rows for _, _, rows in self.parts)
+
+    def read(self) -> LogPiece:
+        """Its steps, in alphabets of their own."""
+        return self.read_with_edges()[0]
+
+    def read_with_edges(self) -> tuple[LogPiece, Edges]:
+        """Its steps, and what its first and last rows say about episodes."""
+        tables = [_rows(*part) for part in self.parts]
+        chunks = list(iterate_log(tables, chunk=max(len(self), 1), **self.options))
+        if len(chunks) != 1 or len(chunks[0]) != len(self):
+            raise DataError(
+                f"{self.name}: {sum(map(len, chunks))} steps in {len(self)} rows; rows that are no steps (first "
+                "observations, gaps) can be read by this process only: leave the engine out"
+            )
+        piece = part_of(chunks[0], 0, len(self))
+        starts = piece.episode_starts[1:] if self.continues else piece.episode_starts
+        begin, end = tables[0].slice(0, 1), tables[-1].slice(len(tables[-1]) - 1, 1)
+        edges = Edges(self._cell(begin, "episode"), self._cell(end, "episode"), self._ended(end))
+        return replace(piece, start=self.start, episode_starts=starts), edges
+
+    def _cell(self, table: Any, role: str) -> str | None:
+        name = self.options.get(role, role)
+        if name is None or name not in table.column_names:
+            return None
+        return str(table.column(name)[0].as_py())
+
+    def _ended(self, table: Any) -> bool:
+        told = (self._cell(table, role) for role in ("terminated", "truncated"))
+        return any(
+            cell is not None and cell.lower() in ("true", "t", "yes", "y", "1", "1.0") for cell in told
+        )
+
+
+def _rows(path: str, first: int, rows: int) -> Any:
+    """Some rows of a Parquet file as a table; only the row groups that hold them are read."""
+    arrow_library("Parquet")
+    import pyarrow.parquet as parquet
+
+    try:
+        with parquet.ParquetFile(path, page_checksum_verification=True) as file:
+            sizes = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
+            begins = np.concatenate([[0], np.cumsum(sizes)])
+            groups = np.flatnonzero((begins[1:] > first) & (begins[:-1] < first + rows))
+            table = file.read_row_groups(groups.tolist(), use_threads=False)
+            return table.slice(first - int(begins[groups[0]]), rows)
+    except (OSError, ValueError, IndexError, RuntimeError) as error:
+        said = " ".join(str(error).split())[:200]
+        raise DataError(f"{path}, rows {first} to {first + rows - 1}: cannot be read ({said})") from None
+
+
+@dataclass(frozen=True, eq=False)
+class HeldBlock:
+    """A block that has been read."""
+
+    steps: Any
+    name: str = "this process"
+
+    def read(self) -> Any:
+        """Its steps."""
+        return self.steps
+
+
+class LogFiles:
+    """A log in files, read as often as needed and never whole: what `learn_pomdp` takes for a log with options.
+
+    Parameters
+    ----------
+    source : path, or several
+        As for `read_log`; anything that can be read again.
+    options
+        As for `read_log`.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from unlatch import LogFiles, domains, learn_pomdp, simulate, write_log
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for night in range(3):
+    ...         write_log(pathlib.Path(folder) / f"{night}.csv", simulate(domains.tiger(), 2_000, rng=night))
+    ...     learn_pomdp(LogFiles(folder, strict=True), rng=0).episodes
+    3
+    """
+
+    def __init__(self, source: Any, **options: Any) -> None:
+        self.paths = parts_of(source)
+        for part in self.paths:
+            if not isinstance(part, str | os.PathLike):
+                raise UsageError(
+                    f"a log that is read more than once must be in files, got {type(part).__name__}; use read_log, "
+                    "or write it to a file"
+                )
+        self.paths = [checked_path(path) for path in self.paths]
+        self.options = options
+
+    def __repr__(self) -> str:
+        return f"LogFiles({len(self.paths)} files, first {self.paths[0]!r})"
+
+    def chunks(self) -> Iterator[Any]:
+        """The log from its beginning, in chunks of a block each; a short last one goes with the one before."""
+        return _without_a_crumb(iterate_log(self.paths, chunk=BLOCK, **self.options))
+
+    @property
+    def splits(self) -> bool:
+        """Whether any rows can be read by themselves."""
+        plain = not any(self.options.get(name) not in (None, False, "refuse") for name in _ONE_AFTER_ANOTHER)
+        return (
+            plain
+            and self.options.get("order", "action-first") == "action-first"
+            and all(path.lower().endswith(_PARQUET) for path in self.paths)
+        )
+
+
+def file_blocks(files: LogFiles) -> list[FileBlock]:
+    """The blocks of a log in Parquet files, each to be read by itself; whether they go on with the episode before is
+    not known yet."""
+    arrow_library("Parquet")
+    import pyarrow.parquet as parquet
+
+    if not files.splits:
+        raise UsageError(
+            "only Parquet files, their rows in order, are read in parts by others than this process; write the log as "
+            "Parquet, or leave the engine out"
+        )
+    sizes = []
+    for path in files.paths:
+        try:
+            sizes.append(parquet.read_metadata(path).num_rows)
+        except (OSError, ValueError) as error:
+            raise DataError(f"{path}: cannot be read as Parquet ({error})") from None
+    total = sum(sizes)
+    cuts = list(range(0, total, BLOCK))
+    if len(cuts) > 1 and total - cuts[-1] < _LEAST:
+        cuts.pop()
+    begins = np.concatenate([[0], np.cumsum(sizes)]).tolist()
+    found = []
+    for start, stop in zip(cuts, [*cuts[1:], total], strict=True):
+        parts = []
+        for path, begin, end in zip(files.paths, begins[:-1], begins[1:], strict=True):
+            first, last = max(start, begin), min(stop, end)
+            if first < last:
+                parts.append((path, first - begin, last - first))
+        found.append(FileBlock(start, tuple(parts), dict(files.options)))
+    return found
+
+
+def _without_a_crumb(chunks: Iterator[LogChunk]) -> Iterator[Any]:
+    waiting: Any = None
+    for chunk in chunks:
+        if waiting is not None and len(chunk) < _LEAST:
+            waiting = _joined(waiting, chunk)
+            continue
+        if waiting is not None:
+            yield waiting
+        waiting = chunk
+    if waiting is not None:
+        yield waiting
+
+
+def _joined(one: Chunk, other: Chunk) -> LogPiece:
+    def both(name: str) -> Any:
+        columns = getattr(one, name), getattr(other, name)
+        return None if columns[0] is None or columns[1] is None else np.concatenate(columns)
+
+    return LogPiece(
+        start=one.start,
+        actions=both("actions"),
+        observations=both("observations"),
+        episode_starts=np.concatenate([one.episode_starts, other.episode_starts + len(one)]),
+        action_names=other.action_names,
+        observation_names=other.observation_names,
+        rewards=both("rewards"),
+        probabilities=both("probabilities"),
+        terminated=both("terminated"),
+        first_observations=both("first_observations"),
+        first_observation_names=other.first_observation_names,
+    )
+
+
+def known_beginnings(
+    blocks: Sequence[FileBlock], edges: Sequence[Edges], *, continued: bool
+) -> list[FileBlock]:
+    """The blocks with whether each goes on with the episode before."""
+    found = []
+    for number, block in enumerate(blocks):
+        goes_on = number > 0
+        if goes_on:
+            before, here = edges[number - 1], edges[number]
+            new_file = block.parts[0][1] == 0
+            goes_on = (continued or not new_file) and before.last == here.first and not before.ended
+        found.append(replace(block, continues=goes_on))
+    return found

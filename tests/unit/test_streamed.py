@@ -1,0 +1,204 @@
+"""Logs in files: the same numbers whoever passes over them, however they are cut."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from unlatch import Trajectory, count_sequences, domains, learn_pomdp, read_log, simulate, write_log
+from unlatch.engines.engine import ThisProcess, engine_of
+from unlatch.engines.processes import Processes
+from unlatch.errors import DataError, EngineError, UsageError
+from unlatch.learn.likelihood.forward_backward import expected_counts
+from unlatch.learn.likelihood.parameters import encoded_log, parameters_of
+from unlatch.streams import source
+from unlatch.streams.source import LogFiles
+from unlatch.streams.streamed import StreamedLog
+
+LOG = simulate(domains.tmaze(1), 40_000, rng=0)
+EPISODES = simulate(domains.tmaze(1), 70, episodes=500, rng=1)
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(source, "BLOCK", 6_000)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """One log in several Parquet files, none as long as a block."""
+    (tmp_path / "parts").mkdir()
+    for i in range(8):
+        write_log(tmp_path / "parts" / f"{i}.parquet", part(LOG, i * 5_000, (i + 1) * 5_000))
+    return tmp_path / "parts"
+
+
+def part(log, start, stop):
+    return Trajectory(
+        log.actions[start:stop],
+        log.observations[start:stop],
+        log.action_names,
+        log.observation_names,
+        log.rewards[start:stop],
+    )
+
+
+class InPieces(ThisProcess):
+    """This process, reading as others would."""
+
+    remote = True
+
+
+def same_tables(one, other):
+    assert (one.action_names, one.observation_names) == (other.action_names, other.observation_names)
+    assert (one.steps, one.episodes, one.longest_episode) == (
+        other.steps,
+        other.episodes,
+        other.longest_episode,
+    )
+    for a, b in zip(one.tables, other.tables, strict=True):
+        assert np.array_equal(a.codes, b.codes)
+        assert np.array_equal(a.counts, b.counts)
+
+
+@pytest.mark.parametrize("continued", [False, True])
+def test_blocks_that_others_read_are_those_that_this_process_reads(folder, continued):
+    here = StreamedLog(LogFiles(folder, continued=continued), ThisProcess())
+    there = StreamedLog(LogFiles(folder, continued=continued), InPieces())
+    assert here.whole.episodes == there.whole.episodes == (1 if continued else 8)
+    assert here.whole.pair_counts.tolist() == there.whole.pair_counts.tolist()
+    assert len(here.whole.seams) == len(there.whole.seams) == 6
+    same_tables(here.count(3, 2), there.count(3, 2))
+    model = replace(domains.tmaze(1), symbol_rewards=None)
+    actions = [model.action_names.index(name) for name in here.whole.action_names]
+    shown = [model.observation_names.index(name) for name in here.whole.observation_names]
+    parameters = replace(
+        parameters_of(model),
+        initial=np.full(model.n_states, 1 / model.n_states),  # a file may begin anywhere
+        transitions=model.transitions[actions],
+        observations=model.observations[actions][:, :, shown],
+    )
+    one, other = (stream.expected_counts(parameters, "departure") for stream in (here, there))
+    assert one.log_likelihood == other.log_likelihood
+    for a, b in zip(one.blocks, other.blocks, strict=True):
+        assert np.array_equal(a, b)
+    if continued:
+        start = replace(parameters_of(model), initial=parameters.initial)
+        expected = expected_counts(start, encoded_log(LOG), emission="departure")
+        assert one.log_likelihood == pytest.approx(expected.log_likelihood, abs=1e-6)
+
+
+def test_episodes_are_kept_apart_wherever_blocks_are_cut(tmp_path):
+    path = tmp_path / "log.parquet"
+    write_log(path, EPISODES)
+    for engine in (ThisProcess(), InPieces()):
+        stream = StreamedLog(LogFiles(path), engine)
+        assert stream.whole.episodes == 500
+        assert stream.whole.steps == len(EPISODES)
+        expected = count_sequences(EPISODES, history_length=2, test_length=2)
+        found = stream.count(2, 2)
+        assert (found.steps, found.episodes, found.longest_episode) == (35_000, 500, 70)
+        for a, b in zip(found.tables, expected.tables, strict=True):
+            assert a.totals.sum() == b.totals.sum()
+            assert sorted(a.totals.tolist()) == sorted(b.totals.tolist())
+
+
+def test_a_log_of_one_block_is_learned_as_if_it_were_in_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(source, "BLOCK", 1 << 20)
+    log = simulate(domains.tiger(), 5_000, rng=0)
+    write_log(tmp_path / "log.csv", log)
+    one = learn_pomdp(tmp_path / "log.csv", rng=0)
+    other = learn_pomdp(read_log(tmp_path / "log.csv"), rng=0)
+    assert np.array_equal(one.pomdp.transitions, other.pomdp.transitions)
+    assert one.log_likelihood == other.log_likelihood
+
+
+def test_a_long_log_is_learned_block_by_block(tmp_path):
+    log = simulate(domains.tiger(), 60_000, rng=0)
+    write_log(tmp_path / "log.parquet", log)
+    write_log(tmp_path / "log.csv", log)
+    found = [
+        learn_pomdp(tmp_path / "log.parquet", rng=0),
+        learn_pomdp(tmp_path / "log.csv", rng=0),
+        learn_pomdp(LogFiles(tmp_path / "log.parquet"), engine=InPieces(), rng=0),
+    ]
+    for result in found:
+        assert (result.states, result.steps, result.episodes) == (2, 60_000, 1)
+        assert np.array_equal(result.pomdp.transitions, found[0].pomdp.transitions)
+        assert result.log_likelihood == found[0].log_likelihood
+    log = read_log(tmp_path / "log.csv")
+    assert found[0].pomdp.log_likelihood(log) == pytest.approx(found[0].log_likelihood, abs=1e-6)
+    memory = learn_pomdp(log, rng=0)
+    assert found[0].log_likelihood == pytest.approx(memory.log_likelihood, abs=1.0)
+
+
+def test_the_spectral_model_of_a_long_log(folder):
+    result = learn_pomdp(folder, refine=None, test_length=1, emission="departure", rng=0)
+    assert result.steps == 40_000
+    assert np.isfinite(result.log_likelihood)
+
+
+# --- engines ----------------------------------------------------------------------------------------------
+
+
+class _Named:
+    def __init__(self, name):
+        self.name = name
+
+    def read(self):
+        return self.name
+
+
+def doubled(block, number):
+    return block.read() * 2, number
+
+
+def deadly(block, number):
+    if block.read() == "poison":
+        os._exit(1)
+    return block.read()
+
+
+def test_processes_do_what_this_process_does():
+    blocks = [_Named(f"b{i}") for i in range(7)]
+    given = [(i,) for i in range(7)]
+    expected = list(ThisProcess().each(doubled, blocks, given))
+    assert list(Processes(2).each(doubled, blocks, given)) == expected == [(f"b{i}" * 2, i) for i in range(7)]
+
+
+def test_a_block_that_kills_every_process_is_named():
+    blocks = [_Named(name) for name in ("good", "poison", "fine")]
+    results = Processes(2).each(deadly, blocks, [(0,)] * 3)
+    assert next(results) == "good"
+    with pytest.raises(EngineError, match="poison: every process that worked on it died") as caught:
+        next(results)
+    assert caught.value.block == "poison"
+
+
+def test_what_is_no_engine():
+    assert isinstance(engine_of(None), ThisProcess)
+    assert isinstance(engine_of(2), Processes)
+    for wrong in ("cluster", 3.5, True):
+        with pytest.raises(UsageError, match="engine"):
+            engine_of(wrong)
+    with pytest.raises(UsageError, match="scheduler is one of Dask"):
+        engine_of(None, scheduler="tcp://127.0.0.1:8786")
+    with pytest.raises(UsageError, match="in memory"):
+        learn_pomdp(LOG, engine=2)
+
+
+def test_files_that_cannot_be_read_in_parts(tmp_path):
+    write_log(tmp_path / "log.csv", LOG)
+    with pytest.raises(UsageError, match="only Parquet"):
+        learn_pomdp(tmp_path / "log.csv", engine=InPieces())
+    with pytest.raises(UsageError, match="must be in files"):
+        LogFiles([LOG])
+    write_log(tmp_path / "log.parquet", LOG)
+    data = bytearray((tmp_path / "log.parquet").read_bytes())
+    data[len(data) // 3] ^= 255
+    (tmp_path / "log.parquet").write_bytes(data)
+    with pytest.raises(DataError, match=r"log\.parquet"):
+        StreamedLog(LogFiles(tmp_path / "log.parquet"), InPieces()).count(2, 1)
