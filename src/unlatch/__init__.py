@@ -299,6 +299,7 @@ if TYPE_CHECKING:
     from unlatch.learn.spectral.similarity import find_similarity as find_similarity
     from unlatch.learn.spectral.windows import WindowTable as WindowTable
     from unlatch.plan.choose import Plan as Plan
+    from unlatch.plan.choose import plan as plan
     from unlatch.plan.draws import PlanReturn as PlanReturn
     from unlatch.plan.draws import plan_return as plan_return
     from unlatch.plan.draws import plan_value as plan_value

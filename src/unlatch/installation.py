@@ -21,6 +21,7 @@ EXTRAS: Mapping[str, str] = {
     "docs": "the documentation as web pages (make docs)",
     "tables": "logs in Parquet and Feather, and data frames",
     "gymnasium": "record and to_gymnasium",
+    "cluster": "logs passed over by a cluster of Dask",
     "rivals": "to_pomdp_py, and a comparison in benchmarks/planning.py",
 }
 """What the optional libraries of every extra are for."""
