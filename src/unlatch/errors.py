@@ -205,4 +205,10 @@ class ShortSightWarning(UnlatchWarning):
     """A planner looks ahead less far than the nearest reward lies: every action looks alike to it.
 
     Plan with ``depth="auto"``, with a greater depth, or by `solve`, which looks as far as the discount reaches.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> issubclass(unlatch.ShortSightWarning, UserWarning)
+    True
     """

@@ -19,7 +19,10 @@ __all__ = ["EXTRAS", "Installation", "doctor"]
 EXTRAS: Mapping[str, str] = {
     "test": "the tests (make test)",
     "docs": "the documentation as web pages (make docs)",
-    "rivals": "a comparison in benchmarks/planning.py",
+    "tables": "logs in Parquet and Feather, and data frames",
+    "gymnasium": "record and to_gymnasium",
+    "cluster": "logs passed over by a cluster of Dask",
+    "rivals": "to_pomdp_py, and a comparison in benchmarks/planning.py",
 }
 """What the optional libraries of every extra are for."""
 

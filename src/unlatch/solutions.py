@@ -48,7 +48,17 @@ def save_solution(path: PathLike, policy: Policy) -> None:
 
 
 def load_solution(path: PathLike, *, on_collapse: OnCollapse = "mix") -> Policy:
-    """Read what `save_solution` wrote; `ModelFileError` if the file holds no policy, or one that does not fit."""
+    """Read what `save_solution` wrote; `ModelFileError` if the file holds no policy, or one that does not fit.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> problem = unlatch.Problem(unlatch.domains.tiger(), discount=0.95)
+    >>> policy = unlatch.solve(problem)
+    >>> unlatch.save_solution("tiger.npz", policy)
+    >>> unlatch.load_solution("tiger.npz").lower == policy.lower
+    True
+    """
     saved = load_model(path)
     content = saved.extra.get(_FIELD)
     if not isinstance(content, Mapping):

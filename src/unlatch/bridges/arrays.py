@@ -24,7 +24,15 @@ class TabularArrays(NamedTuple):
 
     ``transitions[t, a, s]`` is the probability of state ``t`` after action ``a`` in state ``s``, ``rewards[s, a]`` what
     that pays on average, ``observations[o, a, t]`` the probability of seeing ``o`` on arriving in ``t``, ``initial[s]``
-    that of starting in ``s``.
+    that of starting in ``s``: ``transitions`` (states, actions, states), ``rewards`` (states, actions),
+    ``observations`` (observations, actions, states), ``initial`` (states,).
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> arrays = unlatch.to_arrays(unlatch.Problem(unlatch.domains.tiger(), discount=0.95))
+    >>> arrays.transitions.shape, arrays.discount
+    ((4, 3, 4), 0.95)
     """
 
     transitions: Floats

@@ -23,6 +23,13 @@ class PomdpPyAgent(NamedTuple):
     the start, and the actions, observations and states by their numbers in the problem.
 
     Every action, observation and state has a ``code``, its number, and a ``name``, that of the model.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> made = unlatch.to_pomdp_py(unlatch.Problem(unlatch.domains.tiger(), discount=0.95), rng=0)
+    >>> type(made.agent).__name__
+    'Agent'
     """
 
     agent: Any

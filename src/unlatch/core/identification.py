@@ -72,7 +72,8 @@ class Zero(NamedTuple):
 class Direction(NamedTuple):
     """How the numbers of a model may begin to move together: first derivatives, the largest of size one.
 
-    ``initial`` follows the states.
+    ``transitions`` (actions, states, states), ``observations`` (actions, states, observations) and ``initial``
+    (states,), which follows the states.
 
     Examples
     --------
@@ -99,8 +100,9 @@ class Identification:
     everywhere : bool
     reason : str
         The verdict in one sentence.
-    transitions, observations, initial : array, shape of the rows + (2,)
-        Least and greatest value among the valid models that were found with the same process. These are attained, hence
+    transitions, observations, initial : array, shape (..., 2)
+        As those of the model, with one more axis: the least and the greatest
+        value among the valid models that were found with the same process. These are attained, hence
         inner bounds: the true range may be wider where it is no point. Equal to the number itself where none was found
         to differ; ``transition_rows`` and ``observation_rows`` say where that is proved.
     extremes : (POMDP, POMDP) or None

@@ -47,6 +47,13 @@ class Plan:
     lower, upper : float or None
         Bounds on what the best policy gathers from the start of an episode; the first is reached by this planner. None
         where nothing is proven.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> chosen = unlatch.plan(unlatch.Problem(unlatch.domains.tiger(), discount=0.95))
+    >>> chosen.method, chosen.upper >= chosen.lower
+    ('point-based', True)
     """
 
     planner: ExactPlanner | Policy | BoundSearch | POUCT

@@ -27,9 +27,18 @@ _POSSIBLE = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class GraphNode:
-    """A situation: the action that is taken, and the belief at which it was first come to.
+    """A situation: the action that is taken, and the ``belief`` (states,) at which it was first come to.
 
     ``expanded`` is False where the graph was cut off: what follows is not in it.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> problem = unlatch.Problem(unlatch.domains.tiger(), discount=0.95)
+    >>> policy = unlatch.solve(problem)
+    >>> node = policy.graph().nodes[0]
+    >>> node.action, node.belief, node.expanded
+    ('listen', array([0.5, 0.5]), True)
     """
 
     action: str
@@ -40,7 +49,17 @@ class GraphNode:
 
 @dataclass(frozen=True)
 class GraphEdge:
-    """What is seen in a situation, how likely it is, and the situation that it leads to; None is the end."""
+    """What is seen in a situation, how likely it is, and the situation that it leads to; None is the end.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> problem = unlatch.Problem(unlatch.domains.tiger(), discount=0.95)
+    >>> policy = unlatch.solve(problem)
+    >>> edge = policy.graph().edges[0]
+    >>> edge.source, edge.observation, round(edge.probability, 2)
+    (0, 'hear-left|-1', 0.5)
+    """
 
     source: int
     observation: str
@@ -55,6 +74,15 @@ class PolicyGraph:
     Situations that differ in nothing that will ever be done are one. ``starts`` are the situations that episodes begin
     in, with the first observation that leads there (None where there is none). Where more situations can be reached
     than were asked for, the likeliest are in it and ``complete`` is False.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> problem = unlatch.Problem(unlatch.domains.tiger(), discount=0.95)
+    >>> policy = unlatch.solve(problem)
+    >>> graph = policy.graph()
+    >>> graph.complete, [node.action for node in graph.nodes][:2]
+    (True, ['listen', 'listen'])
     """
 
     nodes: tuple[GraphNode, ...]

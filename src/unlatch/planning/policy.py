@@ -38,7 +38,20 @@ _ENDLESS = {
 @dataclass(frozen=True, eq=False)
 class UpperBound:
     """A bound on the value from above: of every certainty, of every action, of beliefs that were come by, and between
-    them by the sawtooth. In units of the reward, by stage: the steps taken before, one stage without a horizon."""
+    them by the sawtooth. In units of the reward, by stage: the steps taken before, one stage without a horizon.
+
+    ``corners`` (stages, states) and ``informed`` (stages, actions, states) bound certainties and actions; ``stages``
+    (points,), ``values`` (points,) and ``starts`` (points + 1,) the beliefs, whose nonzero ``weights`` (entries,) are
+    on ``states`` (entries,).
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> problem = unlatch.Problem(unlatch.domains.tiger(), discount=0.95)
+    >>> policy = unlatch.solve(problem)
+    >>> policy.upper_bound.corners.shape, policy.upper >= policy.lower
+    ((1, 2), True)
+    """
 
     corners: Floats  # (stages, states)
     informed: Floats  # (stages, actions, states)
@@ -84,6 +97,16 @@ class Policy:
         So many vectors, the first ones, make up the bound; the others are what these go on with.
     successors : array of int, shape (vectors, events)
         The plan that each goes on with after every event; -1 where the horizon ends.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> problem = unlatch.Problem(unlatch.domains.tiger(), discount=0.95)
+    >>> policy = unlatch.solve(problem)
+    >>> round(policy.lower, 1), policy.gap <= 1e-3
+    (19.4, True)
+    >>> unlatch.domains.tiger().action_names[policy.action([0.5, 0.5])]
+    'listen'
     """
 
     def __init__(

@@ -82,6 +82,14 @@ def load_counts(path: PathLike) -> SequenceCounts:
     ------
     DataError
         If the file is damaged, of another kind, or its content contradicts itself.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> log = unlatch.simulate(unlatch.domains.tiger(), 1_000, rng=1)
+    >>> unlatch.save_counts("counts.npz", unlatch.count_sequences(log, history_length=2, test_length=1))
+    >>> unlatch.load_counts("counts.npz").steps
+    1000
     """
     where = checked_path(path)
     header, arrays = read_arrays(path, KIND)
