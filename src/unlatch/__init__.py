@@ -64,8 +64,10 @@ _HOMES = {
     # other people's tools
     "to_gymnasium": "bridges.environment",
     "to_pomdp_py": "bridges.pomdp_py",
+    "PomdpPyAgent": "bridges.pomdp_py",
     "from_arrays": "bridges.arrays",
     "to_arrays": "bridges.arrays",
+    "TabularArrays": "bridges.arrays",
     "read_log": "files.logs.read",
     "iterate_log": "files.logs.read",
     "LogChunk": "files.logs.chunks",
@@ -198,10 +200,12 @@ if TYPE_CHECKING:
 
     from unlatch import domains as domains
     from unlatch import errors as errors
+    from unlatch.bridges.arrays import TabularArrays as TabularArrays
     from unlatch.bridges.arrays import from_arrays as from_arrays
     from unlatch.bridges.arrays import to_arrays as to_arrays
     from unlatch.bridges.environment import to_gymnasium as to_gymnasium
     from unlatch.bridges.minari_datasets import from_minari as from_minari
+    from unlatch.bridges.pomdp_py import PomdpPyAgent as PomdpPyAgent
     from unlatch.bridges.pomdp_py import to_pomdp_py as to_pomdp_py
     from unlatch.bridges.record import record as record
     from unlatch.compare.bounds import ErrorBound as ErrorBound

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -29,6 +31,9 @@ from unlatch.errors import DataError, NotLearnableError, ResourceLimitError, Usa
 from unlatch.learn.intervals.sets import open_sets
 from unlatch.learn.intervals.uncertainty import Uncertainty
 from unlatch.learn.pipeline import LearnResult
+from unlatch.show.screen import Screen
+from unlatch.show.summary import interval_sentences, summarize_pomdp, summarize_result
+from unlatch.show.text import print_csv, print_summary
 
 LEVEL = 0.9
 
@@ -467,3 +472,41 @@ def test_a_planner_of_the_model_promises_what_its_value_is(tiger: LearnResult) -
     planner = ExactPlanner(tiger.pomdp, horizon=3)
     low, high = tiger.interval_of(lambda model: ExactPlanner(model, horizon=3).value())
     assert low < planner.value() < high
+
+
+# --- on the screen -------------------------------------------------------------------------------------------
+
+
+def test_what_is_printed_names_the_widest_interval(tiger: LearnResult) -> None:
+    found = tiger.intervals()
+    said = interval_sentences(summarize_result(tiger))
+    assert said[0] == str(found)
+    widest = found.widest
+    assert widest is not None
+    low, high = found.of(widest)
+    assert f"from {low:.3g} to {high:.3g}" in said[1]
+    assert tiger.pomdp.action_names[widest.action] in said[1]  # type: ignore[index]
+
+
+def test_tables_and_csv_have_the_bounds_if_asked_for(tiger: LearnResult) -> None:
+    stream = io.StringIO()
+    output = Screen(stream)
+    print_summary(output, summarize_result(tiger), form="table", actions=("listen",), intervals=True)
+    low, high = tiger.intervals().transitions[0, 0, 0]
+    assert f"[{low:.3f}, {high:.3f}]".replace("[0.", "[.") in stream.getvalue()
+    stream.seek(0)
+    print_csv(output, tiger.pomdp, intervals=tiger.intervals())
+    lines = stream.getvalue().splitlines()
+    assert any(line.endswith('"least","greatest","verdict"') for line in lines)
+    assert any(line.endswith('"never observed"') for line in lines)
+    with pytest.raises(UsageError, match="no intervals"):
+        print_summary(output, summarize_pomdp(domains.tiger()), intervals=True)
+
+
+def test_one_thread_and_two_give_the_same_digits(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = simulate(domains.tmaze(), 100_000, rng=0)  # enough work for a second thread
+    found = []
+    for threads in (1, 2):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _, threads=threads: set(range(threads)))
+        found.append(uncertainty(domains.tmaze(), log).covariance().matrix.tobytes())
+    assert found[0] == found[1]

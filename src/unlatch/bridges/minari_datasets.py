@@ -35,6 +35,22 @@ def from_minari(
     -----
     Datasets do not say with which probability actions were chosen. Where these depend on what was seen, as those of
     experts do, `examine` tells, and learning from frequencies is biased.
+
+    Examples
+    --------
+    A dataset as ``minari.load_dataset(name)`` gives one, with a single episode:
+
+    >>> import gymnasium
+    >>> from types import SimpleNamespace
+    >>> episode = SimpleNamespace(
+    ...     observations=[0, 1, 1], actions=[1, 0], rewards=[0.0, 1.0], terminations=[False, True]
+    ... )
+    >>> space = gymnasium.spaces.Discrete(2)
+    >>> dataset = SimpleNamespace(
+    ...     action_space=space, observation_space=space, total_episodes=1, iterate_episodes=lambda: [episode]
+    ... )
+    >>> from_minari(dataset, action_names=["stay", "go"])
+    Trajectory(2 steps, 1 episodes, 2 actions, 1 observations, rewards, 1 endings, first observations)
     """
     data = _loaded(dataset) if isinstance(dataset, str) else dataset
     if not hasattr(data, "iterate_episodes") or not hasattr(data, "action_space"):

@@ -50,6 +50,13 @@ def to_pomdp_py(problem: Problem, *, rng: RandomSource = None) -> PomdpPyAgent:
         the action and the state reached. What is shown before the first action has no place there.
 
     Raises `MissingDependencyError` where pomdp-py is not installed.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> wrapped = unlatch.to_pomdp_py(unlatch.Problem(unlatch.domains.tiger(), discount=0.95), rng=0)
+    >>> type(wrapped).__name__
+    'PomdpPyAgent'
     """
     library = _pomdp_py()
     if not isinstance(problem, Problem) or not isinstance(problem.model, POMDP):

@@ -42,9 +42,8 @@ def record(
     ----------
     env : str, gymnasium.Env or gymnasium.vector.VectorEnv
         The name of a registered environment (``"FrozenLake-v1"``, ``"package:Name-v0"``), or an environment,
-        which stays
-        open. Its actions must be discrete, be it in several parts (``1|0``). The environments of a vector are
-        recorded side by side, and their episodes stand one environment after the other.
+        which stays open. Its actions must be discrete, be it in several parts (``1|0``). The environments of a vector
+        are recorded side by side, and their episodes stand one environment after the other.
     steps : int
         In all; the last episode of an environment is cut there. Resets are no steps, whatever the environment's
         mode of autoreset.

@@ -54,7 +54,7 @@ class Zero(NamedTuple):
     --------
     >>> from unlatch import domains, identify
     >>> print(identify(domains.sense_float_reset(4)).zeros[0])
-    float: 1 never leads to 1
+    float: 1 never leads to 3
     """
 
     array: Array

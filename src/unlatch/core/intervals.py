@@ -29,7 +29,15 @@ KINDS = ("initial", "transitions", "observations", "first_observations", "reward
 
 
 class Rows(NamedTuple):
-    """Something for every number of a model; None for rows that it does not have."""
+    """Something for every number of a model; None for rows that it does not have.
+
+    Examples
+    --------
+    >>> from unlatch import domains, simulate, uncertainty
+    >>> sure = uncertainty(domains.tiger(), simulate(domains.tiger(), 1_000, rng=0)).intervals()
+    >>> [kind for kind, rows in sure.standard_errors.items()]
+    ['initial', 'transitions', 'observations']
+    """
 
     initial: NDArray[Any]
     transitions: NDArray[Any]
@@ -47,6 +55,14 @@ class Entry(NamedTuple):
 
     ``action`` is None where no action belongs to it, or all do: rows that all actions share are one. ``outcome`` is the
     index on the last axis.
+
+    Examples
+    --------
+    >>> from unlatch import Entry, domains, simulate, uncertainty
+    >>> sure = uncertainty(domains.tiger(), simulate(domains.tiger(), 1_000, rng=0)).intervals()
+    >>> low, high = sure.of(Entry("observations", action=0, state=0, outcome=0))
+    >>> bool(low < 0.85 < high)
+    True
     """
 
     kind: str
@@ -81,6 +97,13 @@ class Intervals:
         Of words.
     method : "scores", "differences" or "sandwich"
         Where the standard errors come from. All but the last hold for a model that fits its log.
+
+    Examples
+    --------
+    >>> from unlatch import domains, simulate, uncertainty
+    >>> sure = uncertainty(domains.tiger(), simulate(domains.tiger(), 1_000, rng=0)).intervals(level=0.8)
+    >>> sure.level, sure.transitions.shape, str(sure.verdicts.initial[0])
+    (0.8, (3, 2, 2, 2), 'never observed')
     """
 
     level: float

@@ -57,6 +57,14 @@ class PlanReturn:
     unplanned : float
         Largest probability, over the models, of what the plan's own model holds impossible; after that no reward is
         counted.
+
+    Examples
+    --------
+    >>> from unlatch import ExactPlanner, domains, plan_return
+    >>> models = [domains.tmaze(fail=fail) for fail in (0.1, 0.2, 0.3)]
+    >>> found = plan_return(ExactPlanner(models[1], horizon=3), models)
+    >>> bool(found.returns[0] > found.returns[2]), found.interval == (found.low, found.high)
+    (True, True)
     """
 
     returns: Floats
@@ -215,6 +223,14 @@ def robust_plan(
     planner : ExactPlanner
     found : PlanReturn
         Its returns in all models; ``low`` and ``high`` are the least and the greatest.
+
+    Examples
+    --------
+    >>> from unlatch import domains, robust_plan
+    >>> models = [domains.tmaze(fail=fail) for fail in (0.1, 0.3)]
+    >>> planner, found = robust_plan(models, horizon=3)
+    >>> found.returns.shape
+    (2,)
     """
     if criterion not in ("worst", "mean"):
         raise UsageError(f"criterion must be 'worst' or 'mean', got {criterion!r:.40}")

@@ -36,7 +36,11 @@ Sampling = Literal["state", "belief"]
 Leaf = Literal["rollout", "mdp", "solver"]
 
 _PATIENCE = 8
-"""With leaves that are valued for ever, how many windows a reward may lie ahead before waiting for it costs a tenth."""
+"""Without a discount and with valued leaves, how many windows ahead a reward still counts for most of itself."""
+
+_VALUED = 0.05
+"""Exploration where leaves are valued, as a share of that with random actions: what is left to find out is by how much
+one more step changes the value, not how far returns spread."""
 
 _NEGLIGIBLE = 1e-6
 """Weight of a reward below which the steps that earn it are not simulated."""
@@ -181,12 +185,15 @@ class POUCT:
         self.tables = _tables(self._problem, _checked_sampling(sampling, model))
         most = whole_number("max_nodes", max_nodes, least=1, most=_MOST_VISITS)
         stretch = _steps_per_call(self.tables)
-        far = depth == "auto"
+        beyond = _checked_leaf(leaf, depth == "auto", model)
         if depth == "auto":
             depth = automatic_depth(self._problem)
-            patience = 1 - 1 / (_PATIENCE * depth) if patience is None and discount == 1 else patience
+        if beyond != "rollout" and patience is None:
+            patience = 1.0 if discount < 1 else 1 - 1 / (_PATIENCE * whole_number("depth", depth, least=1))
         self.settings = _settings(self._problem, depth, exploration, bonus, discount, patience, most, stretch)
-        leaves = leaf_vectors(self._problem, _checked_leaf(leaf, far, model), self.settings.discount)
+        leaves = leaf_vectors(self._problem, beyond, self.settings.discount)
+        if len(leaves) and automatic:
+            self.settings = self.settings._replace(exploration=_VALUED * self.settings.exploration)
         self.tables = self.tables._replace(leaves=leaves)
         if not len(leaves):
             warn_if_short_sighted(self._problem, self.settings.depth)

@@ -50,8 +50,11 @@ _FIRST_EFFORT = 200_000
 
 _LONGEST_PATH = 4096
 
-_SWEEPS = 5000
+_SWEEPS = 50_000
 """Most sweeps of the bounds to begin with. They are bounds from the first sweep on."""
+
+_SWEPT = 2_000_000_000
+"""Most rows' entries that all of these sweeps may look at."""
 
 _SETTLED = 1e-9
 """Change by a sweep, in units of the largest reward, from which more of them are not worth their time."""
@@ -489,7 +492,7 @@ def _informed(model: Model, stages: int, states: int) -> Floats:
         return result
     certain = _certain(model, states, certain_step)
     informed = np.broadcast_to(certain, (actions, states)).copy()
-    _settle(lambda: informed_step(model, informed, informed))
+    _settle(model, lambda: informed_step(model, informed, informed))
     result[0] = informed
     return result
 
@@ -497,7 +500,7 @@ def _informed(model: Model, stages: int, states: int) -> Floats:
 def _certain(model: Model, states: int, certain_step: Any) -> Floats:
     """What every state is worth at most if it is seen, from above."""
     certain = np.full(states, max(float(model.rewards.max()), 0.0) / (1 - model.discount))
-    _settle(lambda: certain_step(model, certain, certain))
+    _settle(model, lambda: certain_step(model, certain, certain))
     return certain
 
 
@@ -514,18 +517,19 @@ def _blind(model: Model, stages: int, states: int) -> Floats:
             later = result[stage]
         return result
     values = np.full((actions, states), min(float(model.rewards.min()), 0.0) / (1 - model.discount))
-    _settle(lambda: blind_step(model, values, values))
+    _settle(model, lambda: blind_step(model, values, values))
     result[0] = values
     return result
 
 
-def _settle(sweep: Any) -> None:
+def _settle(model: Model, sweep: Any) -> None:
     """Sweeps until they change next to nothing, or time is up: a bound it is after every one."""
     with ending():
-        for done in range(_SWEEPS):
+        most = max(100, min(_SWEEPS, _SWEPT // max(len(model.events) * len(model.rewards), 1)))
+        for done in range(most):
             if sweep() <= _SETTLED:
                 return
-            report("solving, first bounds", done, _SWEEPS)
+            report("solving, first bounds", done, most)
 
 
 def _roomier(bounds: Bounds, everything: bool = False) -> Bounds:

@@ -6,6 +6,7 @@ and whatever pyarrow says about a damaged file becomes a `DataError`.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -35,6 +36,9 @@ __all__ = ["COLUMNS_KEY", "ArrowReader", "arrow_library", "feather_table", "memo
 ROWS_PER_BATCH = 1 << 16
 _BUFFER = 1 << 20
 """Bytes of a column that are read at once; without a buffer it would be the whole column of a row group."""
+
+_SMALL = 1 << 26
+"""Bytes of a file that is read without a buffer: what one of its pages declares is then compared with what is there."""
 
 COLUMNS_KEY = b"unlatch-columns"
 """Names the columns of a Parquet file of ours once more: its pages have checksums, but the names of columns
@@ -272,7 +276,7 @@ def parquet_table(path: str, where: str, roles: Roles) -> ArrowReader:
         with pq.ParquetFile(
             path,
             read_dictionary=[name for name in wanted if name in texts],
-            buffer_size=_BUFFER,
+            buffer_size=_BUFFER if os.path.getsize(path) > _SMALL else 0,
             pre_buffer=False,
             page_checksum_verification=True,
         ) as file:

@@ -32,13 +32,24 @@ class LogChunk:
         How many steps of the log came before.
     actions, observations : array of uint16, shape (steps,)
         Codes into ``action_names`` and ``observation_names``.
-    episode_starts : array of int
+    episode_starts : array of int, shape (episodes that begin here,)
         Steps of this chunk, counted from its first, at which an episode begins. Unless the first is 0, the chunk
         goes on with the episode before: windows reach back into the chunks before it, as far as that episode does.
     rewards, probabilities : array of float, shape (steps,), or None
     terminated : array of bool, shape (steps,), or None
-    first_observations : array of int, one for each of ``episode_starts``, or None
+    first_observations : array of int, shape (episodes that begin here,), or None
         Codes into ``first_observation_names``.
+
+    Examples
+    --------
+    >>> import io, unlatch
+    >>> text = b"action,observation\\nleft,dark\\nright,dark\\nleft,light\\n"
+    >>> for chunk in unlatch.iterate_log(io.BytesIO(text), chunk=2):
+    ...     print(chunk.start, chunk.observations.tolist(), chunk.episode_starts.tolist())
+    0 [0, 0] [0]
+    2 [1] []
+    >>> chunk.observation_names
+    ('dark', 'light')
     """
 
     start: int

@@ -56,9 +56,8 @@ def read_log(
         ``.npy``, text compressed as ``.gz`` or ``.zst``; anything else is delimited text (RFC 4180). A folder
         stands for the tables in it, in the order of their names. A file object holds text; it is read to its end and
         neither rewound nor closed, and may be a pipe, such as ``sys.stdin.buffer``. A table in memory is any
-        object with
-        ``__arrow_c_stream__``, such as a data frame of pandas or Polars or a relation of DuckDB. Parquet, Feather, zstd
-        and tables in memory need pyarrow: ``pip install 'unlatch[tables]'``.
+        object with ``__arrow_c_stream__``, such as a data frame of pandas or Polars or a relation of DuckDB. Parquet,
+        Feather, zstd and tables in memory need pyarrow: ``pip install 'unlatch[tables]'``.
     action, observation : str
         Names of the columns with the action and the observation that followed it. A list of several names makes one
         symbol of these columns, ``3|red``.
@@ -72,9 +71,8 @@ def read_log(
         it ended.
     environment, step : str or None
         Names of the columns that say which of several environments, recorded in turns, a row belongs to, and that
-        number the steps.
-        Inside an episode steps rise by one; where some are missing a new episode begins (``step_gaps`` in the
-        diagnostics).
+        number the steps. Inside an episode steps rise by one; where some are missing a new episode begins
+        (``step_gaps`` in the diagnostics).
     header : bool
         Whether the first row of a text names the columns. If not, they are action, observation, reward, episode, in
         this order, of which the last two may be absent.

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from unlatch.core.progress import report
-from unlatch.errors import DataError, StorageError, UnlatchError, UsageError
+from unlatch.errors import DataError, ResourceLimitError, StorageError, UnlatchError, UsageError
 
 __all__ = ["checked_encoding", "utf8_blocks"]
 
@@ -79,6 +79,8 @@ def _piece(handle: BinaryIO, wanted: int, where: str) -> bytes:
         piece: object = handle.read(wanted)
     except (OSError, UnlatchError):
         raise
+    except MemoryError:
+        raise ResourceLimitError(f"{where}: out of memory while it was read") from None
     except Exception as error:  # the object is the caller's: closed, or a decompressor with errors of its own
         raise StorageError(f"{where}: cannot read: {type(error).__name__}: {error}") from None
     if piece is None:

@@ -40,6 +40,14 @@ def write_log(path: PathLike, log: Trajectory) -> None:
     episode (0, 1, ...) if it has more than one, probability if it has probabilities and terminated if it tells its
     endings. A first observation is a row before the first step of its episode, in which only observation and
     episode are filled. Names that a spreadsheet would take for a formula are quoted in a text.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> log = unlatch.Trajectory.from_symbols(["left", "right"], ["dark", "light"], rewards=[0, 1])
+    >>> unlatch.write_log("log.npz", log)
+    >>> unlatch.read_log("log.npz") == log
+    True
     """
     if not isinstance(log, Trajectory):
         raise UsageError(f"a Trajectory can be written as a log, got {type(log).__name__}")

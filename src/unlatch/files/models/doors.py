@@ -37,6 +37,13 @@ def load_model(path: PathLike) -> SavedModel:
 
     Raises `ModelFileError` for a file that is damaged, foreign, of a newer major version, or no valid model.
     What was repaired or passed over is in the ``diagnostics`` of the result.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> unlatch.save_model("tiger.json", unlatch.domains.tiger())
+    >>> unlatch.load_model("tiger.json").model
+    POMDP(2 states, 3 actions, 6 observations, emission='departure')
     """
     where = checked_path(path)
     read = _reader(where)
@@ -101,6 +108,14 @@ def save_problem(path: PathLike, problem: Problem) -> Diagnostics:
     -------
     Diagnostics
         What the format has no place for, or holds in another form.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> problem = unlatch.Problem(unlatch.domains.tiger(), discount=0.95)
+    >>> notes = unlatch.save_problem("tiger.POMDP", problem)
+    >>> unlatch.load_problem("tiger.POMDP").discount
+    0.95
     """
     where = checked_path(path)
     if not isinstance(problem, Problem):
@@ -173,6 +188,13 @@ def save_model(
         Added to those of a `SavedModel` or a result.
     timestamp : bool
         Note the time (UTC) in the provenance, as ``created``. The bytes then differ from one run to the next.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> unlatch.save_model("tiger.json", unlatch.domains.tiger())
+    >>> unlatch.load_model("tiger.json").pomdp == unlatch.domains.tiger()
+    True
     """
     where = checked_path(path)
     _refuse_kinds(partition, psr, provenance, diagnostics)

@@ -190,6 +190,14 @@ class SavedModel:
         What a reward one step later counts for, if the file says so.
     identified : Identification, optional
         What the log determines of the POMDP, without the extreme models.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> saved = unlatch.SavedModel(pomdp=unlatch.domains.tiger(), provenance={"made": "by hand"})
+    >>> unlatch.save_model("tiger.json", saved)
+    >>> unlatch.load_model("tiger.json").provenance["made"]
+    'by hand'
     """
 
     pomdp: POMDP | None = None

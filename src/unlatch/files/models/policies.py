@@ -53,7 +53,16 @@ def load_policy(path: PathLike) -> AlphaVectors:
 
 
 def save_policy(path: PathLike, vectors: AlphaVectors) -> None:
-    """Write a value function, whole or not at all: ``.alpha``, or ``.policy`` and ``.policyx`` (XML)."""
+    """Write a value function, whole or not at all: ``.alpha``, or ``.policy`` and ``.policyx`` (XML).
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> vectors = unlatch.AlphaVectors([[1.0, 0.0], [0.0, 1.0]], actions=[0, 1])
+    >>> unlatch.save_policy("policy.alpha", vectors)
+    >>> unlatch.load_policy("policy.alpha")
+    AlphaVectors(2 vectors, 2 states)
+    """
     where = checked_path(path)
     if not isinstance(vectors, AlphaVectors):
         raise UsageError(f"expected AlphaVectors, got {type(vectors).__name__}")

@@ -28,6 +28,9 @@ _LOOKED_AT = 1 << 20
 _STRATA = 32
 """Observations before, the most frequent, among which the test is made."""
 
+_NO_TRACE = 0.01
+"""p-value above which nothing is seen of a dependence."""
+
 _EXPECTED = 5.0
 """Least expected count of a cell that is tested."""
 
@@ -52,7 +55,14 @@ _TELLING = {
 
 @dataclass(frozen=True)
 class SymbolCount:
-    """A symbol and how often it occurs."""
+    """A symbol and how often it occurs.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> unlatch.inspect_log(unlatch.Trajectory.from_symbols(["a", "b", "a"], ["x", "x", "x"])).actions[0]
+    SymbolCount(name='a', count=2)
+    """
 
     name: str
     count: int
@@ -87,6 +97,14 @@ class LogSummary:
         action of the row, if actions were drawn independently of all that came before.
     diagnostics : Diagnostics
         What was noticed while the log was read, and what `examine` says about it.
+
+    Examples
+    --------
+    >>> import unlatch
+    >>> log = unlatch.Trajectory.from_symbols(["a", "b", "a"], ["x", "x", "y"], rewards=[0, 1, 1])
+    >>> summary = unlatch.inspect_log(log)
+    >>> summary.steps, summary.longest, summary.reward_range, summary.endings
+    (3, 3, (0.0, 1.0, 2), None)
     """
 
     steps: int
@@ -121,7 +139,7 @@ class LogSummary:
     def acts_in_the_next_row(self) -> bool:
         """Whether what is observed depends on the action of the row before, but shows no trace of that of its own
         row: then it belongs to the state that the action left, or rows hold what was observed before their action."""
-        return self.is_blind and self.same_row > SIGNIFICANT >= self.next_row
+        return self.is_blind and self.same_row > _NO_TRACE and self.next_row <= SIGNIFICANT
 
 
 @own_errstate

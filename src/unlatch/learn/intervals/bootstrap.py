@@ -43,6 +43,13 @@ class Bootstrap:
     estimates : Rows
         Each with a first axis for the logs.
     kind : "parametric" or "block"
+
+    Examples
+    --------
+    >>> from unlatch import bootstrap, domains, simulate
+    >>> found = bootstrap(domains.tiger(), simulate(domains.tiger(), 1_000, rng=0), replicates=5, rng=0)
+    >>> found.estimates.observations.shape, found.intervals(0.5).observations.shape
+    ((5, 3, 2, 6), (3, 2, 6, 2))
     """
 
     estimates: Rows

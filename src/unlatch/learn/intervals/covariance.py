@@ -52,6 +52,13 @@ class Covariance:
         Singular, since every row of probabilities sums to one.
     entries : tuple of Entry
         What every index stands for.
+
+    Examples
+    --------
+    >>> from unlatch import domains, simulate, uncertainty
+    >>> found = uncertainty(domains.tiger(), simulate(domains.tiger(), 1_000, rng=0)).covariance()
+    >>> found.entries[found.index("observations", action=0, state=0, outcome=0)]
+    Entry(kind='observations', action=0, state=0, outcome=0)
     """
 
     matrix: Floats

@@ -76,6 +76,13 @@ class Design:
     action_names : tuple of str
     worth : float
         Steps of uniform exploration that one step is worth at least, on logs simulated from the model; 1 for uniform.
+
+    Examples
+    --------
+    >>> from unlatch import design, domains
+    >>> found = design(domains.noisy_hallway(), steps=5_000, rng=0)
+    >>> found.worth >= 1, found.action_probabilities.shape
+    (True, (4,))
     """
 
     action_probabilities: Floats
@@ -108,6 +115,13 @@ class Needs:
     action_probabilities : array, shape (actions,)
         What `simulate` takes as ``policy``.
     action_names : tuple of str
+
+    Examples
+    --------
+    >>> from unlatch import domains, simulate, uncertainty
+    >>> sure = uncertainty(domains.tiger(), simulate(domains.tiger(), 5_000, rng=0))
+    >>> print(sure.needs(0.5))
+    every interval about the noise of the log is at most 0.5 wide at 90%
     """
 
     width: float

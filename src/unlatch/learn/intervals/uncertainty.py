@@ -53,6 +53,13 @@ class Uncertainty:
         The sets of those numbers that no log determines.
     examined : bool
         Whether it was looked at which these are.
+
+    Examples
+    --------
+    >>> from unlatch import domains, simulate, uncertainty
+    >>> sure = uncertainty(domains.tiger(), simulate(domains.tiger(), 1_000, rng=0))
+    >>> sure.interval_of(lambda model: model.stationary()).shape
+    (2, 2)
     """
 
     fit: Fit

@@ -47,7 +47,7 @@ def report_html(
     level : float, optional
         The level of these intervals, as .95.
     verdicts : object with ``transitions``, ``observations``, ``initial`` and ``meaning``, optional
-        A word for every number, and what the words mean. By default what proof and partition say.
+        A word for every number, and what the words mean. By default what `identify`, or else the partition, says.
     title : str, optional
 
     Returns

@@ -108,6 +108,9 @@ def report_data(
     for name, value, kind in (("log", log, Trajectory), ("truth", truth, POMDP)):
         if value is not None and not isinstance(value, kind):
             raise UsageError(f"{name} must be of type {kind.__name__}, got {type(value).__name__}")
+    if intervals is None:
+        intervals = _stated(subject)
+        level = getattr(intervals, "level", level)
     _refuse_shapes(pomdp, intervals, verdicts)
     check = None if log is None or not len(log) else check_predictions(pomdp, log)
     return ReportData(
@@ -139,6 +142,12 @@ def _known(subject: Any) -> tuple[Summary, Mapping[str, Any], Mapping[str, Any]]
     raise UsageError(
         f"a report is of a result of learning, a POMDP or a saved model, got {type(subject).__name__}"
     )
+
+
+def _stated(subject: Any) -> Intervals | None:
+    """The intervals that a result states, or that its file has."""
+    found = subject.stated if hasattr(subject, "stated") else getattr(subject, "intervals", None)
+    return None if callable(found) else found
 
 
 def _refuse_shapes(pomdp: POMDP, intervals: Intervals | None, verdicts: Verdicts | None) -> None:

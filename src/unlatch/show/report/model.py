@@ -141,8 +141,8 @@ def _legend(data: ReportData) -> Markup:
         np.ptp(getattr(data.ranges, name), axis=-1).max() > _LISTED for name in _ARRAYS
     ):
         true.append(
-            "~: other models with the same process have other numbers here; below, the range that was found, which may "
-            "be wider."
+            "~: other models with the same process have other numbers here; below, the range that was found. The true "
+            "one may be wider."
         )
     zeros = "A dot is a probability below .0005; lists leave those out."
     return listing([intervals, verdicts, *true, zeros], "note")
