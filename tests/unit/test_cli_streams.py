@@ -61,7 +61,7 @@ def test_several_files_are_one_log(nights, tmp_path):
     assert run(["learn", *files, "-o", str(tmp_path / "a.json"), "--seed", "0", "--max-states", "3"]) == 0
     saved = load_model(tmp_path / "a.json")
     assert saved.pomdp.n_states == 2
-    assert (saved.provenance["steps"], saved.provenance["episodes"]) == (12_000, 3)
+    assert saved.provenance["log"] == {"steps": 12_000, "episodes": 3}
 
 
 def test_going_on(nights, tmp_path, capsys):
@@ -73,7 +73,7 @@ def test_going_on(nights, tmp_path, capsys):
         run([*learn, str(nights / "1.csv"), "--continue", str(model), "-o", str(tmp_path / "more.json")]) == 0
     )
     more = load_model(tmp_path / "more.json")
-    assert (more.provenance["steps"], more.pomdp.n_states) == (8_000, 2)
+    assert (more.provenance["log"]["steps"], more.pomdp.n_states) == (8_000, 2)
     assert [file["path"] for file in more.provenance["log_files"]] == ["nights/0.csv", "nights/1.csv"]
     capsys.readouterr()
     refused = [*learn, str(nights / "1.csv"), "--continue", str(model), "-o", str(tmp_path / "x.json")]

@@ -273,7 +273,7 @@ def _learn_from_counts(
     with progress():
         counts = merged_counts(load_counts(path) for path in files)
         found = learn_from_counts(counts, rng=seed, **given)
-    provenance = {"steps": counts.steps, "episodes": counts.episodes, "seed": seed}
+    provenance = {"log": {"steps": counts.steps, "episodes": counts.episodes}, "seed": seed}
     saved = SavedModel(
         pomdp=found.pomdp,
         psr=found.psr,
