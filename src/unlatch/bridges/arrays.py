@@ -24,8 +24,8 @@ class TabularArrays(NamedTuple):
 
     ``transitions[t, a, s]`` is the probability of state ``t`` after action ``a`` in state ``s``, ``rewards[s, a]`` what
     that pays on average, ``observations[o, a, t]`` the probability of seeing ``o`` on arriving in ``t``, ``initial[s]``
-    that of starting in ``s``: ``transitions`` (states, actions, states), ``rewards`` (states, actions), ``observations``
-    (observations, actions, states), ``initial`` (states,).
+    that of starting in ``s``: ``transitions`` (states, actions, states), ``rewards`` (states, actions),
+    ``observations`` (observations, actions, states), ``initial`` (states,).
 
     Examples
     --------

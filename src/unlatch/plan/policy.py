@@ -41,8 +41,8 @@ class UpperBound:
     them by the sawtooth. In units of the reward, by stage: the steps taken before, one stage without a horizon.
 
     ``corners`` (stages, states) and ``informed`` (stages, actions, states) bound certainties and actions; ``stages``
-    (points,), ``values`` (points,) and ``starts`` (points + 1,) the beliefs, whose nonzero ``weights`` (entries,) are on
-    ``states`` (entries,).
+    (points,), ``values`` (points,) and ``starts`` (points + 1,) the beliefs, whose nonzero ``weights`` (entries,) are
+    on ``states`` (entries,).
 
     Examples
     --------
