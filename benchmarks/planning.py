@@ -21,10 +21,10 @@ from statistics import median
 from unlatch import domains
 from unlatch.core.pomdp import POMDP
 from unlatch.core.reward import Reward
-from unlatch.plan.episodes import Episodes, run_episodes
-from unlatch.plan.exact import ExactPlanner
-from unlatch.plan.goals import most_ambiguous_state, states_where
-from unlatch.plan.pouct import POUCT
+from unlatch.planning.episodes import Episodes, run_episodes
+from unlatch.planning.exact import ExactPlanner
+from unlatch.planning.goals import most_ambiguous_state, states_where
+from unlatch.planning.pouct import POUCT
 
 STEPS = 10
 MIDDLE = Reward.on_states({"middle": 1.0})

@@ -28,7 +28,7 @@ NEVER = {
 }
 """Edges that no table may declare, beside those between siblings."""
 
-SIBLINGS = ("learn", "plan", "files", "bridges")
+SIBLINGS = ("learn", "planning", "files", "bridges")
 """Rooms, with all rooms inside, that do not know each other."""
 
 BASELINES = {"unlatch", "study"}

@@ -134,27 +134,28 @@ _HOMES = {
     "TensorResult": "learn.baselines.tensor",
     "ActionVerdict": "learn.baselines.tensor",
     # planning
-    "POUCT": "plan.pouct",
-    "SearchResult": "plan.pouct",
-    "ExactPlanner": "plan.exact",
-    "solve": "plan.solver",
-    "PointBasedSolver": "plan.solver",
-    "Policy": "plan.policy",
-    "UpperBound": "plan.policy",
-    "PolicyGraph": "plan.graph",
-    "GraphNode": "plan.graph",
-    "GraphEdge": "plan.graph",
-    "BoundSearch": "plan.online",
-    "Plan": "plan.choose",
-    "run_episodes": "plan.episodes",
-    "Episodes": "plan.episodes",
-    "Planner": "plan.episodes",
-    "plan_return": "plan.draws",
-    "PlanReturn": "plan.draws",
-    "plan_value": "plan.draws",
-    "robust_plan": "plan.draws",
-    "states_where": "plan.goals",
-    "most_ambiguous_state": "plan.goals",
+    "POUCT": "planning.pouct",
+    "SearchResult": "planning.pouct",
+    "ExactPlanner": "planning.exact",
+    "solve": "planning.solver",
+    "PointBasedSolver": "planning.solver",
+    "Policy": "planning.policy",
+    "UpperBound": "planning.policy",
+    "PolicyGraph": "planning.graph",
+    "GraphNode": "planning.graph",
+    "GraphEdge": "planning.graph",
+    "BoundSearch": "planning.online",
+    "plan": "planning.choose",
+    "Plan": "planning.choose",
+    "run_episodes": "planning.episodes",
+    "Episodes": "planning.episodes",
+    "Planner": "planning.episodes",
+    "plan_return": "planning.draws",
+    "PlanReturn": "planning.draws",
+    "plan_value": "planning.draws",
+    "robust_plan": "planning.draws",
+    "states_where": "planning.goals",
+    "most_ambiguous_state": "planning.goals",
     "BeliefCollapseWarning": "errors",
     "ShortSightWarning": "errors",
     # comparison with a known truth
@@ -191,7 +192,7 @@ _HOMES = {
     "to_mermaid": "show.graphs",
 }
 
-_MODULES = ("domains", "errors", "plan")  # the last can be called: see there
+_MODULES = ("domains", "errors")
 
 __all__ = ["__version__", *_HOMES, *_MODULES]
 
@@ -298,28 +299,28 @@ if TYPE_CHECKING:
     from unlatch.learn.spectral.similarity import SimilarityTransform as SimilarityTransform
     from unlatch.learn.spectral.similarity import find_similarity as find_similarity
     from unlatch.learn.spectral.windows import WindowTable as WindowTable
-    from unlatch.plan.choose import Plan as Plan
-    from unlatch.plan.choose import plan as plan
-    from unlatch.plan.draws import PlanReturn as PlanReturn
-    from unlatch.plan.draws import plan_return as plan_return
-    from unlatch.plan.draws import plan_value as plan_value
-    from unlatch.plan.draws import robust_plan as robust_plan
-    from unlatch.plan.episodes import Episodes as Episodes
-    from unlatch.plan.episodes import Planner as Planner
-    from unlatch.plan.episodes import run_episodes as run_episodes
-    from unlatch.plan.exact import ExactPlanner as ExactPlanner
-    from unlatch.plan.goals import most_ambiguous_state as most_ambiguous_state
-    from unlatch.plan.goals import states_where as states_where
-    from unlatch.plan.graph import GraphEdge as GraphEdge
-    from unlatch.plan.graph import GraphNode as GraphNode
-    from unlatch.plan.graph import PolicyGraph as PolicyGraph
-    from unlatch.plan.online import BoundSearch as BoundSearch
-    from unlatch.plan.policy import Policy as Policy
-    from unlatch.plan.policy import UpperBound as UpperBound
-    from unlatch.plan.pouct import POUCT as POUCT
-    from unlatch.plan.pouct import SearchResult as SearchResult
-    from unlatch.plan.solver import PointBasedSolver as PointBasedSolver
-    from unlatch.plan.solver import solve as solve
+    from unlatch.planning.choose import Plan as Plan
+    from unlatch.planning.choose import plan as plan
+    from unlatch.planning.draws import PlanReturn as PlanReturn
+    from unlatch.planning.draws import plan_return as plan_return
+    from unlatch.planning.draws import plan_value as plan_value
+    from unlatch.planning.draws import robust_plan as robust_plan
+    from unlatch.planning.episodes import Episodes as Episodes
+    from unlatch.planning.episodes import Planner as Planner
+    from unlatch.planning.episodes import run_episodes as run_episodes
+    from unlatch.planning.exact import ExactPlanner as ExactPlanner
+    from unlatch.planning.goals import most_ambiguous_state as most_ambiguous_state
+    from unlatch.planning.goals import states_where as states_where
+    from unlatch.planning.graph import GraphEdge as GraphEdge
+    from unlatch.planning.graph import GraphNode as GraphNode
+    from unlatch.planning.graph import PolicyGraph as PolicyGraph
+    from unlatch.planning.online import BoundSearch as BoundSearch
+    from unlatch.planning.policy import Policy as Policy
+    from unlatch.planning.policy import UpperBound as UpperBound
+    from unlatch.planning.pouct import POUCT as POUCT
+    from unlatch.planning.pouct import SearchResult as SearchResult
+    from unlatch.planning.solver import PointBasedSolver as PointBasedSolver
+    from unlatch.planning.solver import solve as solve
     from unlatch.show.figure import save_plot as save_plot
     from unlatch.show.graphs import to_dot as to_dot
     from unlatch.show.graphs import to_mermaid as to_mermaid

@@ -11,8 +11,8 @@ from unlatch.errors import ModelFileError, UnlatchError, UsageError
 from unlatch.files.atomic import PathLike
 from unlatch.files.models.doors import load_model, save_model
 from unlatch.files.models.native import SavedModel
-from unlatch.plan.belief import OnCollapse
-from unlatch.plan.policy import Policy
+from unlatch.planning.belief import OnCollapse
+from unlatch.planning.policy import Policy
 
 __all__ = ["load_solution", "save_solution"]
 

@@ -8,8 +8,8 @@ import pytest
 import naive
 from unlatch import PointBasedSolver, Problem, domains
 from unlatch.kernels import pointbased
-from unlatch.plan.events import events_of
-from unlatch.plan.steps import state_problem
+from unlatch.planning.events import events_of
+from unlatch.planning.steps import state_problem
 
 
 def as_python(kernel):

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import naive
 from unlatch import POUCT, Partition, PartitionModel, Reward, domains, linalg
 from unlatch.kernels import treesearch
-from unlatch.plan.tree import empty_tree, roomy_tree, tree_from_state, tree_state
+from unlatch.planning.tree import empty_tree, roomy_tree, tree_from_state, tree_state
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 WORDS = (0x9E3779B97F4A7C15, 0xD1B54A32D192ED03)

@@ -154,7 +154,7 @@ main(sys.argv[1:])
 def test_plan_to_any_depth_can_be_interrupted() -> None:
     code = """
 import os, signal, sys, threading
-import unlatch.plan.episodes as episodes
+import unlatch.planning.episodes as episodes
 original = episodes.run_episodes
 def run_episodes(*arguments, **options):
     threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()

@@ -10,7 +10,7 @@ import pytest
 import naive
 from unlatch import POMDP, Partition, PartitionModel, domains, most_ambiguous_state, states_where
 from unlatch.errors import UsageError
-from unlatch.plan.goals import state_named, states_in_cell
+from unlatch.planning.goals import state_named, states_in_cell
 
 ENDS = {"left": "end-left", "right": "end-right"}
 DIRECTIONAL = domains.directional_hallway()

@@ -85,7 +85,7 @@ def test_a_room_that_imports_what_it_may_not_is_named(tmp_path):
     """The search itself: an import inside a function, of a module or of a name, is found."""
     (tmp_path / "learn").mkdir()
     (tmp_path / "learn" / "deep.py").write_text(
-        "def f():\n    from unlatch.plan import tree\n    import unlatch.linalg"
+        "def f():\n    from unlatch.planning import tree\n    import unlatch.linalg"
     )
     (tmp_path / "plan").mkdir()
     (tmp_path / "plan" / "tree.py").write_text("from unlatch import __version__\n")
@@ -95,7 +95,7 @@ def test_a_room_that_imports_what_it_may_not_is_named(tmp_path):
         for room, place, imports in (
             ("linalg", "linalg.py", ""),
             ("learn", "learn/", "`linalg`"),
-            ("plan", "plan/", "`linalg`"),
+            ("planning", "planning/", "`linalg`"),
         )
     )
     declared = rooms.declared(table)

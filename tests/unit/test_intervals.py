@@ -17,9 +17,9 @@ from unlatch import (
     Intervals,
     Trajectory,
     bootstrap,
-    certify,
     design,
     domains,
+    identify,
     learn_pomdp,
     match_states,
     refine,
@@ -268,7 +268,7 @@ def test_an_action_never_tried_is_never_observed() -> None:
 def test_what_no_log_determines_has_a_set_and_no_standard_error() -> None:
     truth = domains.unidentifiable_pair()[0]
     log = simulate(truth, 5_000, rng=0)
-    sets, examined = open_sets(truth, certify(truth, rng=0))
+    sets, examined = open_sets(truth, identify(truth, rng=0))
     assert not examined
     sure = replace(uncertainty(fitted(truth, log), log), open_sets=sets, examined=examined)
     found = sure.intervals()

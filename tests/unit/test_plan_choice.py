@@ -63,9 +63,9 @@ def test_refusals():
 
 
 def test_the_name_is_the_package_and_the_function():
-    import unlatch.plan.choose as choose
+    import unlatch.planning.choose as choose
 
-    assert unlatch.plan.choose is choose
+    assert unlatch.planning.choose is choose
     assert callable(unlatch.plan)
 
 

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from unlatch.core.pomdp import POMDP
     from unlatch.core.psr import PSR
     from unlatch.core.reward import Reward
-    from unlatch.plan.choose import Plan
-    from unlatch.plan.pouct import POUCT
-    from unlatch.plan.problem import Untried
+    from unlatch.planning.choose import Plan
+    from unlatch.planning.pouct import POUCT
+    from unlatch.planning.problem import Untried
     from unlatch.show.screen import Screen
 
 _GOALS = """\
@@ -83,8 +83,8 @@ _LONGEST_GOAL = 2000
 def plan(model: str, goals: tuple[str, ...], reward: str | None, world: str | None, **options: Any) -> None:
     """Plan with MODEL (a model file or a domain) towards a goal, act in the true system, and report how it went."""
     from unlatch.core.random import resolve_rng
-    from unlatch.plan.choose import Plan
-    from unlatch.plan.episodes import run_episodes
+    from unlatch.planning.choose import Plan
+    from unlatch.planning.episodes import run_episodes
     from unlatch.show.screen import screen
 
     if bool(goals) == (reward is not None):
@@ -160,8 +160,8 @@ def _planner(
     agent: POMDP | PartitionModel | PSR, reward: Reward, rng: Any, options: dict[str, Any]
 ) -> POUCT | Plan:
     from unlatch.core.problem import Problem
-    from unlatch.plan.choose import plan as chosen_plan
-    from unlatch.plan.pouct import POUCT
+    from unlatch.planning.choose import plan as chosen_plan
+    from unlatch.planning.pouct import POUCT
 
     untried = _untried(options)
     of_pouct = any(options[name] is not None for name in ("simulations", "depth", "exploration"))
@@ -217,7 +217,7 @@ def _reward(goals: tuple[str, ...], model: POMDP | PartitionModel | PSR) -> Rewa
 
 def _states(goal: str, model: Any) -> tuple[int | str, ...]:
     from unlatch.core.psr import PSR
-    from unlatch.plan.goals import most_ambiguous_state, states_where
+    from unlatch.planning.goals import most_ambiguous_state, states_where
 
     if isinstance(model, PSR):
         raise UsageError("a PSR has no states; name a goal on observations, or plan --using pomdp")

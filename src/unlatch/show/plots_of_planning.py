@@ -14,7 +14,7 @@ from unlatch.show import layout
 from unlatch.show.figure import FILLS, INK, MOVE, PALETTE, SHOWS, axis
 
 if TYPE_CHECKING:
-    from unlatch.plan.pouct import POUCT
+    from unlatch.planning.pouct import POUCT
 
 __all__ = ["plot_policy_graph", "plot_search_tree", "plot_value"]
 
@@ -88,7 +88,7 @@ def plot_search_tree(planner: POUCT, *, depth: int = 2, most: int = 3, ax: Any =
 
 
 def _branches(planner: POUCT, depth: int, most: int) -> list[_Branch]:
-    from unlatch.plan.events import events_of
+    from unlatch.planning.events import events_of
 
     tree = planner.state()["tree"]
     parent, taken, seen = (np.array(tree[name]) for name in ("parent", "action", "symbol"))

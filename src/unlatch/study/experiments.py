@@ -30,7 +30,7 @@ from unlatch.learn.spectral.fit_psr import fit_psr
 from unlatch.learn.spectral.hankel import HankelMatrix
 from unlatch.learn.spectral.recover import recover_pomdp
 from unlatch.learn.spectral.similarity import SimilarityTransform, find_similarity
-from unlatch.plan.exact import ExactPlanner
+from unlatch.planning.exact import ExactPlanner
 from unlatch.study.jobs.units import Finding
 from unlatch.study.scores import play, true_goals
 from unlatch.study.task import Parameters, Row, Task, Watch, outcome, rounded

@@ -12,9 +12,9 @@ from unlatch.core.pomdp import POMDP
 from unlatch.core.psr import PSR
 from unlatch.core.reward import Model, Reward
 from unlatch.errors import UsageError
-from unlatch.plan.episodes import Episodes, run_episodes
-from unlatch.plan.goals import most_ambiguous_state, states_where
-from unlatch.plan.pouct import POUCT
+from unlatch.planning.episodes import Episodes, run_episodes
+from unlatch.planning.goals import most_ambiguous_state, states_where
+from unlatch.planning.pouct import POUCT
 from unlatch.study.task import Row, Task, Watch
 
 __all__ = ["on_described_state", "play", "true_goals"]

@@ -17,7 +17,7 @@ from unlatch.core.pomdp import POMDP
 from unlatch.core.psr import PSR
 from unlatch.core.reward import Model, Reward, Symbol, symbol_code
 from unlatch.errors import DataError, NumericalError, UsageError
-from unlatch.plan.events import Beginning, Events, events_of, known_beginning, observation_codes
+from unlatch.planning.events import Beginning, Events, events_of, known_beginning, observation_codes
 
 __all__ = ["PlanningProblem", "TrackedProblem", "Untried", "legal_actions", "planning_problem"]
 

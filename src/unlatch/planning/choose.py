@@ -15,13 +15,13 @@ from unlatch.core.problem import Problem
 from unlatch.core.random import RandomSource
 from unlatch.core.reward import Model, Symbol
 from unlatch.errors import ResourceLimitError, UsageError
-from unlatch.plan.belief import OnCollapse
-from unlatch.plan.exact import ExactPlanner
-from unlatch.plan.online import BoundSearch
-from unlatch.plan.policy import Policy
-from unlatch.plan.pouct import POUCT
-from unlatch.plan.problem import Untried
-from unlatch.plan.solver import PointBasedSolver
+from unlatch.planning.belief import OnCollapse
+from unlatch.planning.exact import ExactPlanner
+from unlatch.planning.online import BoundSearch
+from unlatch.planning.policy import Policy
+from unlatch.planning.pouct import POUCT
+from unlatch.planning.problem import Untried
+from unlatch.planning.solver import PointBasedSolver
 
 __all__ = ["Plan", "plan"]
 

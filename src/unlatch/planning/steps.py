@@ -19,9 +19,9 @@ from unlatch.core.pomdp import POMDP
 from unlatch.core.problem import Problem
 from unlatch.core.reward import ResolvedReward, Symbol
 from unlatch.errors import UsageError
-from unlatch.plan.belief import BeliefTracker, OnCollapse
-from unlatch.plan.events import Beginning, known_beginning, observation_codes
-from unlatch.plan.problem import TrackedProblem, Untried, legal_actions
+from unlatch.planning.belief import BeliefTracker, OnCollapse
+from unlatch.planning.events import Beginning, known_beginning, observation_codes
+from unlatch.planning.problem import TrackedProblem, Untried, legal_actions
 
 __all__ = ["StateProblem", "StateTracker", "state_problem"]
 

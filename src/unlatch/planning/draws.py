@@ -21,9 +21,9 @@ from unlatch.core.progress import report
 from unlatch.core.random import RandomSource, resolve_rng
 from unlatch.core.reward import Reward, symbol_code
 from unlatch.errors import ResourceLimitError, UsageError
-from unlatch.plan.episodes import Planner, run_episodes
-from unlatch.plan.exact import ExactPlanner
-from unlatch.plan.problem import PlanningProblem, planning_problem
+from unlatch.planning.episodes import Planner, run_episodes
+from unlatch.planning.exact import ExactPlanner
+from unlatch.planning.problem import PlanningProblem, planning_problem
 
 __all__ = ["PlanReturn", "plan_return", "plan_value", "robust_plan"]
 

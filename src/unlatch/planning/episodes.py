@@ -24,10 +24,10 @@ from unlatch.core.random import RandomSource, resolve_rng
 from unlatch.core.reward import Reward, Symbol, symbol_code
 from unlatch.core.symbols import plain_observations
 from unlatch.errors import BeliefCollapseError, BeliefCollapseWarning, UsageError
-from unlatch.plan.environments import Mapper, is_environment, play_environment
-from unlatch.plan.events import Events, events_of, known_beginning
-from unlatch.plan.pouct import POUCT
-from unlatch.plan.problem import Untried
+from unlatch.planning.environments import Mapper, is_environment, play_environment
+from unlatch.planning.events import Events, events_of, known_beginning
+from unlatch.planning.pouct import POUCT
+from unlatch.planning.problem import Untried
 
 __all__ = ["Episodes", "Planner", "run_episodes"]
 

@@ -14,7 +14,7 @@ from unlatch.core.checks import frozen
 from unlatch.core.symbols import plain_observations
 
 if TYPE_CHECKING:
-    from unlatch.plan.policy import Policy
+    from unlatch.planning.policy import Policy
 
 __all__ = ["GraphEdge", "GraphNode", "PolicyGraph", "policy_graph"]
 

@@ -12,7 +12,7 @@ from unlatch.core.checks import frozen
 from unlatch.core.reward import Symbol
 from unlatch.core.symbols import plain_observations
 from unlatch.errors import BeliefCollapseError, BeliefCollapseWarning, DataError, UsageError
-from unlatch.plan.problem import TrackedProblem
+from unlatch.planning.problem import TrackedProblem
 
 __all__ = ["BeliefTracker", "OnCollapse"]
 

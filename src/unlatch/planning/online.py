@@ -13,9 +13,9 @@ from unlatch.core.pomdp import POMDP
 from unlatch.core.problem import Problem
 from unlatch.core.reward import Symbol
 from unlatch.errors import UsageError
-from unlatch.plan.belief import OnCollapse
-from unlatch.plan.solver import PointBasedSolver
-from unlatch.plan.steps import StateTracker
+from unlatch.planning.belief import OnCollapse
+from unlatch.planning.solver import PointBasedSolver
+from unlatch.planning.steps import StateTracker
 
 __all__ = ["BoundSearch"]
 

@@ -21,13 +21,13 @@ from unlatch.core.psr import PSR
 from unlatch.core.random import RandomSource, resolve_rng
 from unlatch.core.reward import Model, Reward, Symbol
 from unlatch.errors import DataError, UsageError
-from unlatch.plan.belief import BeliefTracker, OnCollapse
-from unlatch.plan.leaves import automatic_depth, leaf_vectors, warn_if_short_sighted
-from unlatch.plan.problem import PlanningProblem, Untried, planning_problem
+from unlatch.planning.belief import BeliefTracker, OnCollapse
+from unlatch.planning.leaves import automatic_depth, leaf_vectors, warn_if_short_sighted
+from unlatch.planning.problem import PlanningProblem, Untried, planning_problem
 
 if TYPE_CHECKING:
     from unlatch.kernels.treesearch import Problem, Settings, Tree, World
-    from unlatch.plan.policy import Policy
+    from unlatch.planning.policy import Policy
 
 __all__ = ["POUCT", "SearchResult"]
 
@@ -236,7 +236,7 @@ class POUCT:
         """Simulate from the planner's own belief, growing the tree that it keeps; or from ``belief``, in a
         tree of its own."""
         from unlatch.kernels.treesearch import decide
-        from unlatch.plan.tree import roomy_tree
+        from unlatch.planning.tree import roomy_tree
 
         tree = self._tree if belief is None else self._new_tree()
         root = self._tracker.belief.copy() if belief is None else self._problem.checked_belief(belief)
@@ -276,7 +276,7 @@ class POUCT:
 
     def state(self) -> dict[str, Any]:
         """Everything that changes while planning, as plain numbers and lists that JSON can hold."""
-        from unlatch.plan.tree import tree_state
+        from unlatch.planning.tree import tree_state
 
         return {
             **self._tracker.state(),
@@ -287,7 +287,7 @@ class POUCT:
     def restore(self, state: dict[str, Any]) -> None:
         """Return to what `state` recorded, on a planner made with the same model and options: it then acts
         as the recorded one would have."""
-        from unlatch.plan.tree import tree_from_state
+        from unlatch.planning.tree import tree_from_state
 
         if not isinstance(state, dict):
             raise DataError(f"a planner's state is a mapping, got {type(state).__name__}")
@@ -323,7 +323,7 @@ class POUCT:
         a planner that would raise on a collapse is reset instead.
         """
         from unlatch.kernels.treesearch import RAISE, RESET, play
-        from unlatch.plan.tree import roomy_tree
+        from unlatch.planning.tree import roomy_tree
 
         episodes, steps = len(uniforms), uniforms.shape[1] // 2
         room = steps * self.simulations + 1
@@ -355,7 +355,7 @@ class POUCT:
         return totals, occupancy, collapses, lengths, ended
 
     def _new_tree(self) -> Tree:
-        from unlatch.plan.tree import empty_tree
+        from unlatch.planning.tree import empty_tree
 
         nodes = min(self.settings.max_nodes, self.simulations + 1)
         return empty_tree(self.model.n_actions, nodes)

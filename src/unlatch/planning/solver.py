@@ -26,10 +26,10 @@ from unlatch.core.problem import Problem
 from unlatch.core.progress import report
 from unlatch.core.reward import Reward, Symbol
 from unlatch.errors import ResourceLimitError, UsageError
-from unlatch.plan.belief import OnCollapse
-from unlatch.plan.policy import Policy, UpperBound
-from unlatch.plan.problem import Untried
-from unlatch.plan.steps import StateProblem, state_problem
+from unlatch.planning.belief import OnCollapse
+from unlatch.planning.policy import Policy, UpperBound
+from unlatch.planning.problem import Untried
+from unlatch.planning.steps import StateProblem, state_problem
 
 if TYPE_CHECKING:
     from unlatch.kernels.pointbased import Bounds, Model, Scratch

@@ -18,11 +18,11 @@ from unlatch.core.pomdp import POMDP
 from unlatch.core.problem import Problem
 from unlatch.core.reward import Reward, Symbol
 from unlatch.errors import DataError, UsageError
-from unlatch.plan.belief import OnCollapse
-from unlatch.plan.steps import StateProblem, StateTracker, state_problem
+from unlatch.planning.belief import OnCollapse
+from unlatch.planning.steps import StateProblem, StateTracker, state_problem
 
 if TYPE_CHECKING:
-    from unlatch.plan.graph import PolicyGraph
+    from unlatch.planning.graph import PolicyGraph
 
 __all__ = ["Policy", "UpperBound"]
 
@@ -233,13 +233,13 @@ class Policy:
 
     def graph(self, *, max_nodes: int = 200) -> PolicyGraph:
         """The policy as a graph: situations, their actions, and where every observation leads; see `PolicyGraph`."""
-        from unlatch.plan.graph import policy_graph
+        from unlatch.planning.graph import policy_graph
 
         return policy_graph(self, whole_number("max_nodes", max_nodes, least=1))
 
     def in_words(self) -> list[str]:
         """Sentences that say what the policy does, as far as a few sentences can; see `describe_policy`."""
-        from unlatch.plan.words import describe_policy
+        from unlatch.planning.words import describe_policy
 
         return describe_policy(self)
 

@@ -12,7 +12,7 @@ from unlatch.core.checks import frozen
 from unlatch.core.pomdp import POMDP
 from unlatch.core.problem import Problem
 from unlatch.errors import ShortSightWarning, UsageError
-from unlatch.plan.problem import PlanningProblem
+from unlatch.planning.problem import PlanningProblem
 
 __all__ = ["automatic_depth", "leaf_vectors", "warn_if_short_sighted"]
 
@@ -88,7 +88,7 @@ def _steps_to_choice(problem: PlanningProblem, rewards: Floats) -> int | None:
 
 def leaf_vectors(problem: PlanningProblem, leaf: Any, discount: float) -> Floats:
     """Vectors whose largest product with a belief is its value, scaled as the search is; none for rollouts."""
-    from unlatch.plan.policy import Policy
+    from unlatch.planning.policy import Policy
 
     if leaf == "rollout":
         return np.zeros((0, problem.rank))
@@ -101,7 +101,7 @@ def leaf_vectors(problem: PlanningProblem, leaf: Any, discount: float) -> Floats
             "leaves can be valued for ever only if later rewards count for less: give a discount or a patience below 1"
         )
     own = Problem(problem.model, problem.reward, discount=discount)
-    from unlatch.plan.solver import PointBasedSolver
+    from unlatch.planning.solver import PointBasedSolver
 
     solver = PointBasedSolver(own, actions=problem.legal.tolist(), untried="allow")
     if leaf == "mdp":

@@ -21,8 +21,8 @@ from unlatch.core.memory import memory_errors, require_memory
 from unlatch.core.progress import report
 from unlatch.core.reward import Model, Reward, Symbol
 from unlatch.errors import DataError, ResourceLimitError, UsageError
-from unlatch.plan.belief import BeliefTracker, OnCollapse
-from unlatch.plan.problem import PlanningProblem, Untried, planning_problem
+from unlatch.planning.belief import BeliefTracker, OnCollapse
+from unlatch.planning.problem import PlanningProblem, Untried, planning_problem
 
 __all__ = ["ExactPlanner"]
 

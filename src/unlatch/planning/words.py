@@ -9,8 +9,8 @@ import numpy as np
 from unlatch.arrays import Floats
 
 if TYPE_CHECKING:
-    from unlatch.plan.graph import PolicyGraph
-    from unlatch.plan.policy import Policy
+    from unlatch.planning.graph import PolicyGraph
+    from unlatch.planning.policy import Policy
 
 __all__ = ["describe_policy"]
 
