@@ -96,8 +96,6 @@ def _directive(name: str) -> str:
     kind = "autoclass" if isinstance(getattr(unlatch, name), type) else "autofunction"
     if kind == "autoclass" and issubclass(getattr(unlatch, name), Warning):
         kind = "autoexception"
-    if name in page_tables.CALLED:
-        return f".. {kind}:: unlatch.{name}.choose.{name}\n"
     return f".. {kind}:: unlatch.{name}\n"
 
 

@@ -13,9 +13,6 @@ import unlatch
 from unlatch import domains
 from unlatch.cli.program import cli
 
-CALLED = ["plan"]
-"""Packages that are public functions as well."""
-
 
 def groups() -> dict[str, list[str]]:
     """The public names by the headings that `unlatch/__init__.py` has for them."""
@@ -27,7 +24,6 @@ def groups() -> dict[str, list[str]]:
         heading = comment or heading
         if name:
             found.setdefault(heading[0].upper() + heading[1:], []).append(name)
-    found["Planning"] += CALLED
     return found
 
 

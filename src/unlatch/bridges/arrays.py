@@ -94,6 +94,8 @@ def from_arrays(
         Uniform by default.
     state_names, action_names, observation_names : sequence of str, optional
 
+    Examples
+    --------
     >>> import unlatch
     >>> problem = unlatch.Problem(unlatch.domains.tiger())
     >>> unlatch.from_arrays(*unlatch.to_arrays(problem)).model.n_states

@@ -66,8 +66,10 @@ def to_mermaid(pomdp: POMDP, *, least: float = LEAST) -> str:
     Returns
     -------
     str
-        As of `to_dot`. Put it between ```` ```mermaid ```` and ```` ``` ````.
+        As of `to_dot`. Put it into a block of code whose language is ``mermaid``.
 
+    Examples
+    --------
     >>> import unlatch
     >>> print(unlatch.to_mermaid(unlatch.domains.noisy_hallway()).splitlines()[0])
     flowchart LR
