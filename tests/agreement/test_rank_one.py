@@ -157,7 +157,7 @@ def walk_that_forgets(emission: str) -> POMDP:
 def test_a_log_of_such_a_model_is_learned_instead_of_refused(emission):
     truth = walk_that_forgets(emission)
     assert max(linalg.singular_values(matrix)[-1] for matrix in truth.transitions) < 1e-12
-    log = simulate(truth, 200_000, rng=0)
+    log = simulate(truth, 200_000, rng=1)
     result = learn_pomdp(log, refine=None, emission=emission, rng=0)
     assert result.states == 3
     assert result.full_rank_actions == ()

@@ -72,10 +72,10 @@ def test_certain_and_blind_steps(version):
 
 def worked(work, backups):
     solver = PointBasedSolver(Problem(domains.tiger(), discount=0.9))
-    _ = solver.lower
-    bounds, aim = solver._bounds, pointbased.Aim(1e-6, 0.5, 1e-3)  # the arrays that a kernel works on
+    model, bounds, scratch = solver.tables
+    aim = pointbased.Aim(1e-6, 0.5, 1e-3)
     while bounds.counts[pointbased.BACKUPS] < backups:
-        work(solver._model, bounds, solver._scratch, aim, 1)
+        work(model, bounds, scratch, aim, 1)
     return bounds
 
 

@@ -17,6 +17,7 @@ import unlatch
 from sizes import sized
 from unlatch.cli import run
 from unlatch.cli.learn import learn
+from unlatch.engines.engine import engine_of
 
 
 def call(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -128,7 +129,10 @@ def test_learn_writes_what_learn_pomdp_returns(folder: Path) -> None:
 
 
 def test_shell_and_python_write_the_same_file(folder: Path, tmp_path: Path) -> None:
-    unlatch.save_model(tmp_path / "m.json", unlatch.learn_pomdp(unlatch.read_log(folder / "log.csv"), rng=1))
+    log = folder / "log.csv"
+    recorded = {"log_files": [{"path": "log.csv", "bytes": log.stat().st_size}]}  # for --continue
+    result = unlatch.learn_pomdp(unlatch.read_log(log), rng=1)
+    unlatch.save_model(tmp_path / "m.json", result, provenance=recorded)
     assert (tmp_path / "m.json").read_bytes() == (folder / "model.json").read_bytes()
 
 
@@ -146,8 +150,10 @@ def test_options_are_those_of_learn_pomdp_with_the_same_defaults() -> None:
         *inspect.signature(unlatch.read_log).parameters,
     }
     values = learn.make_context("learn", ["log.csv", "-o", "m.json"]).params
-    offered = {name: value for name, value in values.items() if name not in reading | {"log", "output"}}
-    assert {**offered, "rng": None} == {**defaults, "seed": None, "refine": True}
+    of_the_shell = {"logs", "output", "model", "old_log", "scheduler", "insecure_scheduler"}
+    offered = {name: value for name, value in values.items() if name not in reading | of_the_shell}
+    assert {**offered, "rng": None} == {**defaults, "seed": None, "refine": True, "engine": "process"}
+    assert type(engine_of("process")) is type(engine_of(defaults["engine"]))
 
 
 def test_learn_reports(capfd: pytest.CaptureFixture[str], folder: Path, tmp_path: Path) -> None:
@@ -213,7 +219,10 @@ def test_a_dash_reads_standard_input(folder: Path, tmp_path: Path) -> None:
         run(["learn", str(folder / "log.csv"), "--no-refine", "--seed", "1", "-o", str(tmp_path / "b.json")])
         == 0
     )
-    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
+    from_input, from_file = (json.loads((tmp_path / name).read_text()) for name in ("a.json", "b.json"))
+    assert from_file["provenance"].pop("log_files")  # there is none to go on from where it was piped
+    assert from_input.pop("sha256") != from_file.pop("sha256")
+    assert from_input == from_file
     bad = subprocess.run([*command, str(tmp_path / "c.json")], input=b"", capture_output=True)
     assert bad.returncode == 3
     assert b"<stdin>: no data" in bad.stderr
@@ -251,11 +260,11 @@ def test_an_interrupt_while_the_model_is_written_does_not_lose_it(
 ) -> None:
     original, calls = unlatch.save_model, []
 
-    def save(path: Path, result: object) -> None:
+    def save(path: Path, result: object, **options: object) -> None:
         calls.append(path)
         if len(calls) == 1:
             raise KeyboardInterrupt
-        original(path, result)  # type: ignore[arg-type]
+        original(path, result, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr("unlatch.files.models.doors.save_model", save)
     model = tmp_path / "m.json"
@@ -263,6 +272,7 @@ def test_an_interrupt_while_the_model_is_written_does_not_lose_it(
     assert code == 130
     assert "wrote the best model so far" in err
     assert unlatch.load_model(model).pomdp is not None
+    assert unlatch.load_model(model).provenance["log_files"]
 
 
 def test_probabilities_can_be_left_out(

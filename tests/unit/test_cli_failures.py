@@ -72,6 +72,8 @@ WHOLE_OPTIONS = [
     *(("simulate", option) for option in ("--steps", "--episodes", "--total", "--seed")),
     *(("demo", option) for option in ("--steps", "--seed")),
     *(("check", option) for option in ("--steps", "--seed")),
+    *(("record", option) for option in ("--steps", "--seed", "--environments")),
+    *(("count", option) for option in ("--test-length", "--history-length")),
     *(("reproduce", option) for option in ("--seeds", "--workers", "--sizes-up-to")),
     *(
         ("learn", option)
@@ -103,7 +105,7 @@ def test_every_whole_number_on_the_command_line_has_a_largest_value() -> None:
         command = program.cli.get_command(context, name)
         assert command is not None
         for parameter in command.params:
-            if parameter.type.name == "integer":
+            if parameter.type.name in ("integer", "integer or auto"):
                 assert parameter.type.most < 2**64  # type: ignore[attr-defined]
                 found.add((name, parameter.opts[0]))
             assert parameter.type.name not in ("integer range", "float", "float range")
@@ -347,7 +349,7 @@ def test_warnings_are_plain_lines(capfd: pytest.CaptureFixture[str], monkeypatch
         (["lern"], "did you mean learn?"),
         (["Show"], "did you mean show?"),
         (["simulation"], "did you mean simulate?"),
-        (["xyzzy"], "there are simulate, learn, plan"),
+        (["xyzzy"], "there are simulate, record, inspect, learn, count, merge, plan"),
         (["learn", "x.csv", "--max-state", "3"], "--max-states"),
         (["show", "x.json", "--fromat", "csv"], "--format"),
     ],

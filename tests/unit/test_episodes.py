@@ -273,8 +273,8 @@ def test_options_that_make_no_sense(options, complaint):
         run_episodes(TIGER, Stubborn(0), **{"episodes": 1, "steps": 1, **options})
 
 
-def test_only_a_pomdp_can_be_acted_in():
-    with pytest.raises(UsageError, match="must be a POMDP, got PSR"):
+def test_only_a_pomdp_or_an_environment_can_be_acted_in():
+    with pytest.raises(UsageError, match="must be a POMDP, or an environment with reset and step, got PSR"):
         run_episodes(TIGER.to_psr(), Stubborn(0), episodes=1, steps=1)  # type: ignore[arg-type]
 
 

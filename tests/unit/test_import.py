@@ -69,7 +69,7 @@ def test_no_table_could_declare_these():
         ("learn.examine", "learn.likelihood"),
         ("learn.pipeline", "learn.baselines"),
         ("cli", "learn.baselines"),
-        ("plan", "learn"),
+        ("planning", "learn"),
         ("files", "learn.pipeline"),
         ("learn.spectral", "files.plain"),
         ("study.jobs", "core"),
@@ -87,8 +87,8 @@ def test_a_room_that_imports_what_it_may_not_is_named(tmp_path):
     (tmp_path / "learn" / "deep.py").write_text(
         "def f():\n    from unlatch.planning import tree\n    import unlatch.linalg"
     )
-    (tmp_path / "plan").mkdir()
-    (tmp_path / "plan" / "tree.py").write_text("from unlatch import __version__\n")
+    (tmp_path / "planning").mkdir()
+    (tmp_path / "planning" / "tree.py").write_text("from unlatch import __version__\n")
     (tmp_path / "linalg.py").write_text("")
     table = "| room | places | holds | imports |\n|---|---|---|---|\n" + "".join(
         f"| `{room}` | `{place}` | | {imports} |\n"
@@ -100,8 +100,8 @@ def test_a_room_that_imports_what_it_may_not_is_named(tmp_path):
     )
     declared = rooms.declared(table)
     assert rooms.differences(declared, rooms.actual(declared, tmp_path)) == [
-        "learn imports plan, which the table does not allow: learn/deep.py",
-        "plan does not import linalg, which the table says it does",
+        "learn imports planning, which the table does not allow: learn/deep.py",
+        "planning does not import linalg, which the table says it does",
     ]
 
 

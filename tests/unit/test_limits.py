@@ -217,7 +217,7 @@ def test_an_interrupt_of_the_spectral_stages_leaves_a_model(monkeypatch):
     def interrupted(*arguments, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("unlatch.learn.pipeline.factorize_log", interrupted)
+    monkeypatch.setattr("unlatch.learn.pipeline.factorize_counted", interrupted)
     result = learn_pomdp(TIGER, rng=0)
     assert "interrupted" in result.diagnostics
     assert not result.complete

@@ -45,7 +45,7 @@ def to_gymnasium(problem: Problem, *, max_episode_steps: int | None = None) -> g
     >>> import unlatch
     >>> env = unlatch.to_gymnasium(unlatch.Problem(unlatch.domains.tiger()))
     >>> nothing_yet, info = env.reset(seed=0)
-    >>> int(nothing_yet), env.action_space.n
+    >>> int(nothing_yet), int(env.action_space.n)
     (6, 3)
     >>> _, reward, terminated, truncated, info = env.step(0)
     >>> reward, terminated, truncated

@@ -191,9 +191,10 @@ class LearnResult:
         >>> result.intervals().transitions.shape
         (3, 2, 2, 2)
         """
-        if level not in self._stated:
-            self._stated[level] = self.uncertainty.intervals(level)
-        return self._stated[level]
+        found = self._stated[level] if level in self._stated else self.uncertainty.intervals(level)
+        self._stated.pop(level, None)  # the last that was asked for comes last
+        self._stated[level] = found
+        return found
 
     @cached_property
     def _stated(self) -> dict[float, Intervals]:

@@ -270,6 +270,12 @@ class PointBasedSolver:
             on_collapse=self._on_collapse,
         )
 
+    @property
+    def tables(self) -> tuple[Any, Any, Any]:
+        """What the kernels compute with: the model, the bounds as they are, and where a step computes."""
+        self._prepare()
+        return self._model, self._bounds, self._scratch
+
     def active_vectors(self) -> Floats:
         """The vectors that make up the lower bound at present, in units of the largest reward."""
         from unlatch.kernels.pointbased import OUTSIDE, VECTORS

@@ -153,8 +153,8 @@ class LogFiles:
         for part in self.paths:
             if not isinstance(part, str | os.PathLike):
                 raise UsageError(
-                    f"a log that is read more than once must be in files, got {type(part).__name__}; use read_log, "
-                    "or write it to a file"
+                    f"a log that is read more than once must be in files, got {type(part).__name__}; build a "
+                    "Trajectory from arrays, use read_log, or write it to a file"
                 )
         self.paths = [checked_path(path) for path in self.paths]
         self.options = options

@@ -110,7 +110,7 @@ FAIL = 0.1
 
 PICTURE_STEPS = 100_000
 
-_CODE = ("arrays.py", "linalg.py", "simulation.py", "core", "domains", "kernels", "learn", "plan", "compare")
+_CODE = ("arrays.py", "linalg.py", "simulation.py", "core", "domains", "kernels", "learn", "planning", "compare")
 _STUDY_CODE = ("experiments.py", "scores.py", "sensitivity.py", "task.py")
 
 

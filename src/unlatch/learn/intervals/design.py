@@ -382,9 +382,15 @@ class _Outlook:
 
         found = self._information(policy, seed)
         widths = [0.0]
-        for bound, falls in zip(self._zeros, found.falls, strict=True):
+        for bound, falls, uses, rates in zip(
+            self._zeros, found.falls, self._visits, found.visits, strict=True
+        ):
             closed = np.isfinite(bound)
-            later = 1 / (1 / np.maximum(bound[closed], 1e-12) + steps * falls[closed] / self._nats)
+            by_slope = 1 / (1 / np.maximum(bound[closed], 1e-12) + steps * falls[closed] / self._nats)
+            # what other numbers could explain as well has no slope at zero: it falls as errors do, by the visits
+            before = np.maximum(np.broadcast_to(uses, bound.shape)[closed], 1.0)
+            more = steps * np.broadcast_to(rates, bound.shape)[closed]
+            later = np.minimum(by_slope, bound[closed] * np.sqrt(before / (before + more)))
             widths.append(float(later.max(initial=0.0)))
         if len(self._world.coordinates):
             visits = self._world.coordinates.gathered(self._visits)

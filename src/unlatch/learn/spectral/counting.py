@@ -155,6 +155,10 @@ class SequenceCounts:
         """Which observation symbols occur."""
         seen = np.zeros(self.n_observations, dtype=bool)
         seen[self.table(1).codes[0] % self.n_observations] = True
+        for table in self.tables[1:]:  # of windows across a seam the single steps are counted elsewhere
+            if seen.all():
+                break
+            seen[table.symbols().reshape(-1) % self.n_observations] = True
         return seen
 
     @property
@@ -197,9 +201,9 @@ class SequenceCounts:
         if (self.action_names, self.observation_names) == (action_names, observation_names):
             return self
         observed = {name: i for i, name in enumerate(observation_names)}
-        actions = np.array([action_names.index(name) for name in self.action_names])
+        actions = np.array([action_names.index(name) for name in self.action_names], dtype=np.int64)
         observations = np.array(
-            [observed.get(name, 0) for name in self.observation_names]
+            [observed.get(name, 0) for name in self.observation_names], dtype=np.int64
         )  # unseen may be left out
         codes = (actions[:, None] * len(observation_names) + observations).reshape(-1)
         base = len(action_names) * len(observation_names)
