@@ -110,7 +110,17 @@ FAIL = 0.1
 
 PICTURE_STEPS = 100_000
 
-_CODE = ("arrays.py", "linalg.py", "simulation.py", "core", "domains", "kernels", "learn", "planning", "compare")
+_CODE = (
+    "arrays.py",
+    "linalg.py",
+    "simulation.py",
+    "core",
+    "domains",
+    "kernels",
+    "learn",
+    "planning",
+    "compare",
+)
 _STUDY_CODE = ("experiments.py", "scores.py", "sensitivity.py", "task.py")
 
 
