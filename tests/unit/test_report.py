@@ -239,7 +239,7 @@ def test_intervals_verdicts_and_truth_stand_beside_the_numbers():
 def test_what_the_process_leaves_open_is_marked_with_its_range():
     first, _ = domains.unidentifiable_pair()
     text = said(report_html(first))
-    assert "bounded: models with the same process and other numbers were found" in text
+    assert "“bounded” – models with the same process and other numbers were found" in text
     assert "other models with the same process have other numbers here" in text
     assert re.search(r"~0\.\d{3} ~0\.\d{3}–[01]\.\d{3}", text)
 
