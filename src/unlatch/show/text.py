@@ -142,7 +142,9 @@ def _print_vector(
     if form == "table" or (form == "auto" and screen.fits(header, [row])):
         screen.table(title, header, [row])
         return
-    pairs = (f"{name} {number}" for name, number in zip(names, numbers, strict=True) if number not in ("0", "."))
+    pairs = (
+        f"{name} {number}" for name, number in zip(names, numbers, strict=True) if number not in ("0", ".")
+    )
     screen.print(f"{title}: {', '.join(pairs)}", indent="  ")
 
 
