@@ -280,6 +280,17 @@ def test_what_no_log_determines_has_a_set_and_no_standard_error() -> None:
     assert "identified" not in found.verdicts.transitions  # nothing is claimed of the others
 
 
+def test_a_bootstrap_is_the_same_whoever_fits() -> None:
+    log = simulate(domains.tiger(), 1_000, rng=0)
+    for kind in ("parametric", "block"):
+        here, there = (
+            bootstrap(domains.tiger(), log, kind=kind, replicates=4, engine=engine, rng=0)  # type: ignore[arg-type]
+            for engine in (None, 2)
+        )
+        np.testing.assert_array_equal(here.estimates.transitions, there.estimates.transitions)
+        assert not np.array_equal(here.estimates.transitions[0], here.estimates.transitions[1])
+
+
 @pytest.mark.parametrize("method", ["delta", "draws"])
 def test_an_interval_reaches_to_the_models_that_predict_the_same(method: str) -> None:
     truth = domains.unidentifiable_pair()[0]
