@@ -157,11 +157,12 @@ class _KnownLines:
     """Whole lines that came before, and what was read from each: most logs have few different ones.
 
     ``rows`` lines have been looked up and not yet been taken. Not ``useful`` any more once lines turn out to be
-    mostly different, or of another form than short ones that are a row each.
+    mostly different, as those with numbers of episodes or steps are, or of another form than short ones that are a row
+    each.
     """
 
-    def __init__(self) -> None:
-        self.useful = True
+    def __init__(self, *, useful: bool) -> None:
+        self.useful = useful
         self.rows = 0
         self._keys = np.zeros((_LINES, text.LINE_WORDS), dtype=np.uint64)
         self._found = np.zeros(ROWS_PER_CALL, dtype=np.int16)
@@ -276,7 +277,7 @@ class DelimitedReader:
         self._codes = np.zeros((len(columns.wanted), ROWS_PER_CALL), dtype=np.int64)
         known = [column for column in self._tables if column not in (EPISODE, *_ANSWERS)]
         self._keys = _Keys(len(columns.wanted), known)
-        self._known = _KnownLines()
+        self._known = _KnownLines(useful=not {EPISODE, STEP} & set(columns.present))
         self._rows = 0
 
     def batches(self) -> Iterator[RowBatch]:
