@@ -19,6 +19,7 @@ from unlatch.core.diagnostics import Diagnostics
 from unlatch.core.progress import report
 from unlatch.errors import DataError, MissingDependencyError, ResourceLimitError, UnlatchError
 from unlatch.files.logs.columns import (
+    EPISODE,
     PROBABILITY,
     REWARD,
     STEP,
@@ -28,7 +29,7 @@ from unlatch.files.logs.columns import (
     Roles,
     by_name,
 )
-from unlatch.files.logs.rows import Answers, Numbers, Place, RowBatch
+from unlatch.files.logs.rows import NOTHING, Answers, Numbers, Place, RowBatch
 from unlatch.files.logs.values import Tokens, answers_of, answers_of_texts, noting_floats, numbers_of
 
 __all__ = ["COLUMNS_KEY", "ArrowReader", "arrow_library", "feather_table", "memory_table", "parquet_table"]
@@ -98,6 +99,7 @@ class ArrowReader:
             for column in self.columns.present
             if column not in (REWARD, PROBABILITY, STEP, TERMINATED, TRUNCATED)
         }
+        self._dictionaries: dict[int, tuple[Any, NDArray[np.int16]]] = {}
         self._rows = 0
 
     def batches(self) -> Iterator[RowBatch]:
@@ -138,8 +140,10 @@ class ArrowReader:
             answers=answers,
         )
 
-    def _symbols(self, array: Any, lines: Ints, column: int) -> Ints:
+    def _symbols(self, array: Any, lines: Ints, column: int) -> Any:
         import pyarrow as pa
+
+        from unlatch.kernels.text import look_up
 
         kind, tokens = array.type, self._tokens[column]
         if pa.types.is_null(kind):
@@ -148,8 +152,26 @@ class ArrowReader:
             return tokens.of_integers(*_values(array), lines)
         if pa.types.is_floating(kind):
             return tokens.of_floats(*_values(array), lines)
-        coded = self._coded(array, column)
-        return tokens.of_codes(coded[0], coded[1], lines)
+        plain = (
+            pa.types.is_dictionary(kind) and kind.index_type == pa.int32() and not array.indices.null_count
+        )
+        if not plain or column == EPISODE:
+            return tokens.of_codes(*self._coded(array, column), lines)
+        known = self._dictionaries.get(column)
+        if known is not None and array.dictionary.equals(known[0]):
+            found = np.empty(len(array), dtype=np.int16)
+            if not look_up(known[1], array.indices.to_numpy(), found):
+                return found
+        return self._learned(array, lines, column)
+
+    def _learned(self, array: Any, lines: Ints, column: int) -> Ints:
+        """The codes of a column with a dictionary, and for the next batches what each of its entries is."""
+        indices, texts = self._coded(array, column)
+        codes = self._tokens[column].of_codes(indices, texts, lines)
+        table = np.full(len(array.dictionary), NOTHING, dtype=np.int16)
+        table[indices[indices >= 0]] = codes[indices >= 0]
+        self._dictionaries[column] = array.dictionary, table
+        return codes
 
     def _coded(self, array: Any, column: int) -> tuple[Ints, Sequence[str]]:
         """Codes of a column of texts, and the texts; -1 where there is none."""
