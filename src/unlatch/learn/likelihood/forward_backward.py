@@ -32,6 +32,7 @@ from unlatch.learn.likelihood.parameters import (
     encoded_log,
     parameters_of,
 )
+from unlatch.learn.likelihood.words import WordPasses, are_worth_it
 
 __all__ = [
     "SymbolEntries",
@@ -103,6 +104,12 @@ def expected_counts(
     if len(log) == 0:
         return _no_counts(parameters)
     factors = _factors(parameters, log, emission)
+    if block_length is None and are_worth_it(len(log), parameters.n_states, len(log.pair_counts)):
+        try:
+            tallies = _by_words(parameters, log, factors, emission, before, after, threads)
+            return _by_probability(parameters, log, emission, tallies)
+        except NumericalError:
+            pass  # words lose their digits sooner than steps; and an error names the step
     events = _Events(log.symbols, log.begins, log.pair_counts, before)
     if after is not None:
         factors, events = factors.with_event(after), events.followed_by_one()
@@ -118,6 +125,32 @@ def expected_counts(
         totals = _dense_totals(updates, parameters.initial, events, options)
         tallies = _matrices_by_use(factors.actions, len(moves), totals)
     return _by_probability(parameters, log, emission, tallies.of_the_first(len(log.pair_counts)))
+
+
+def _by_words(
+    parameters: Parameters,
+    log: EncodedLog,
+    factors: _Factors,
+    emission: Emission,
+    before: Floats | None,
+    after: Floats | None,
+    threads: int | None,
+) -> _Tallies:
+    """The same sums, from word to word."""
+    updates = _updates(parameters.transitions, factors)
+    passes = WordPasses(
+        updates,
+        parameters.initial,
+        log.words,
+        start=before,
+        after=after,
+        last_move_unseen=emission == "departure" and not log.tells_endings,
+    )
+    sums, log_likelihood = _run(passes, passes.work, threads)
+    joint = passes.by_symbol(sums)
+    joint *= updates
+    totals = Totals(joint, sums.last, sums.first, log_likelihood, passes.work)
+    return _matrices_by_use(factors.actions, len(parameters.transitions), totals)
 
 
 def _no_counts(parameters: Parameters) -> ExpectedCounts:
