@@ -54,14 +54,15 @@ class GrowingAlphabet:
         from unlatch.kernels.text import look_up
 
         result = np.empty(len(codes), dtype=np.int16)
-        if look_up(self._table, codes, result):
+        places = codes.view(f"u{codes.itemsize}")  # none is negative: of unsigned numbers nobody asks
+        if look_up(self._table, places, result):
             for code in np.unique(codes[result < 0]).tolist():
                 self._table[code] = self._entered(tokens[code], place, int(seen[code]), column)
             if len(self) > MAX_SYMBOLS:
                 refuse_continuous(
                     f"{place.where}, column {place.names[column]!r}", len(self), rows + len(codes)
                 )
-            look_up(self._table, codes, result)
+            look_up(self._table, places, result)
         return result.view(CODE)
 
     def _entered(self, token: str, place: Place, line: int, column: int) -> int:
