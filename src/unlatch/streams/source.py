@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,7 +19,16 @@ from unlatch.files.logs.chunks import LogChunk
 from unlatch.files.logs.read import iterate_log
 from unlatch.files.logs.sources import parts_of
 
-__all__ = ["BLOCK", "Edges", "FileBlock", "HeldBlock", "LogFiles", "file_blocks", "known_beginnings"]
+__all__ = [
+    "BLOCK",
+    "Edges",
+    "FileBlock",
+    "HeldBlock",
+    "LogFiles",
+    "file_blocks",
+    "known_beginnings",
+    "read_ahead",
+]
 
 BLOCK = 1 << 20
 """Steps of a block: a few megabytes, and as many as most writers of Parquet put into a row group."""
@@ -208,6 +219,20 @@ def file_blocks(files: LogFiles) -> list[FileBlock]:
                 parts.append((path, first - begin, last - first))
         found.append(FileBlock(start, tuple(parts), dict(files.options)))
     return found
+
+
+def read_ahead(chunks: Iterator[Any]) -> Iterator[Any]:
+    """The same chunks, of which the next is read by another thread while the caller works on one."""
+    context = copy_context()
+
+    def read() -> Any:
+        return context.run(next, chunks, None)
+
+    with ThreadPoolExecutor(max_workers=1) as reader:
+        coming = reader.submit(read)
+        while (chunk := coming.result()) is not None:
+            coming = reader.submit(read)
+            yield chunk
 
 
 def _without_a_crumb(chunks: Iterator[LogChunk]) -> Iterator[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,6 +18,7 @@ from unlatch.learn.likelihood.blocks import (
     BlockedLog,
     BlockScan,
     block_counts,
+    block_log_likelihood,
     blocked_log,
     scan_block,
     seam_messages,
@@ -31,7 +33,15 @@ from unlatch.learn.spectral.counting import (
     count_part,
     joined_parts,
 )
-from unlatch.streams.source import Edges, FileBlock, HeldBlock, LogFiles, file_blocks, known_beginnings
+from unlatch.streams.source import (
+    Edges,
+    FileBlock,
+    HeldBlock,
+    LogFiles,
+    file_blocks,
+    known_beginnings,
+    read_ahead,
+)
 
 __all__ = ["StreamedLikelihood", "StreamedLog"]
 
@@ -75,7 +85,9 @@ class StreamedLog:
         """Every window of the log; the same numbers whoever counts."""
         if not self.engine.remote:
             return count_chunks(
-                self._reported(self.files.chunks()), history_length=history_length, test_length=test_length
+                self._reported(read_ahead(self.files.chunks())),
+                history_length=history_length,
+                test_length=test_length,
             )
         self.whole  # noqa: B018 - blocks must know whether they go on with an episode
         parts = self._each(_counted, lambda _: (history_length, test_length), "counting")
@@ -100,6 +112,14 @@ class StreamedLog:
         total = tree_sum(parts)
         return replace(total, log_likelihood=total.log_likelihood - messages.counted_twice)
 
+    def log_likelihood(self, parameters: Parameters, emission: Emission) -> float:
+        """Of all blocks."""
+        whole = self.whole
+        messages = seam_messages(parameters, whole, emission)
+        given = (parameters, whole.encoding, emission)
+        parts = self._each(_likely, lambda number: (*given, *messages.around(number)), None)
+        return math.fsum(parts) - messages.counted_twice
+
     def _each(self, task: Task, given: Callable[[int], tuple[Any, ...]], stage: str | None) -> Iterator[Any]:
         """What a task makes of every block, in their order."""
         if self.engine.remote:
@@ -110,7 +130,7 @@ class StreamedLog:
                     report(stage, done + 1, number)
                 yield result
             return
-        for number, chunk in enumerate(self.files.chunks()):
+        for number, chunk in enumerate(read_ahead(self.files.chunks())):
             checkpoint()
             yield task(HeldBlock(chunk), *given(number))
 
@@ -128,7 +148,12 @@ def _counted(block: FileBlock, history_length: int, test_length: int) -> Counted
 
 def _expected(block: FileBlock | HeldBlock, *given: Any) -> ExpectedCounts:
     parameters, encoding, emission, before, after = given
-    return block_counts(parameters, encoding, block.read(), emission, before, after)
+    return block_counts(parameters, encoding, block.read(), emission, before, after, threads=1)
+
+
+def _likely(block: FileBlock | HeldBlock, *given: Any) -> float:
+    parameters, encoding, emission, before, after = given
+    return block_log_likelihood(parameters, encoding, block.read(), emission, before, after)
 
 
 def _going_on(scan: BlockScan) -> BlockScan:
@@ -160,3 +185,6 @@ class StreamedLikelihood(Likelihood):
 
     def counts(self, parameters: Parameters) -> ExpectedCounts:
         return self.stream.expected_counts(parameters, self.emission)
+
+    def log_likelihood(self, parameters: Parameters) -> float:
+        return self.stream.log_likelihood(parameters, self.emission)

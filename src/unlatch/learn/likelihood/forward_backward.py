@@ -39,6 +39,7 @@ __all__ = [
     "Totals",
     "expectation",
     "expected_counts",
+    "log_likelihood",
     "run_passes",
     "symbol_entries",
     "symbol_matrices",
@@ -127,6 +128,26 @@ def expected_counts(
     return _by_probability(parameters, log, emission, tallies.of_the_first(len(log.pair_counts)))
 
 
+def log_likelihood(
+    parameters: Parameters,
+    log: EncodedLog,
+    *,
+    emission: Emission = "departure",
+    before: Floats | None = None,
+    after: Floats | None = None,
+) -> float:
+    """That of `expected_counts`, by a pass ahead alone where a log is passed over in words."""
+    if are_worth_it(len(log), parameters.n_states, len(log.pair_counts)):
+        try:
+            return _word_passes(
+                parameters, log, _factors(parameters, log, emission), emission, before, after
+            ).forward()
+        except NumericalError:
+            pass  # as in expected_counts
+    found = expected_counts(parameters, log, emission=emission, before=before, after=after)
+    return found.log_likelihood
+
+
 def _by_words(
     parameters: Parameters,
     log: EncodedLog,
@@ -137,20 +158,28 @@ def _by_words(
     threads: int | None,
 ) -> _Tallies:
     """The same sums, from word to word."""
-    updates = _updates(parameters.transitions, factors)
-    passes = WordPasses(
-        updates,
+    passes = _word_passes(parameters, log, factors, emission, before, after)
+    sums, height = _run(passes, passes.work, threads)
+    totals = Totals(passes.joint(sums), sums.last, sums.first, height, passes.work)
+    return _matrices_by_use(factors.actions, len(parameters.transitions), totals)
+
+
+def _word_passes(
+    parameters: Parameters,
+    log: EncodedLog,
+    factors: _Factors,
+    emission: Emission,
+    before: Floats | None,
+    after: Floats | None,
+) -> WordPasses:
+    return WordPasses(
+        _updates(parameters.transitions, factors),
         parameters.initial,
         log.words,
         start=before,
         after=after,
         last_move_unseen=emission == "departure" and not log.tells_endings,
     )
-    sums, log_likelihood = _run(passes, passes.work, threads)
-    joint = passes.by_symbol(sums)
-    joint *= updates
-    totals = Totals(joint, sums.last, sums.first, log_likelihood, passes.work)
-    return _matrices_by_use(factors.actions, len(parameters.transitions), totals)
 
 
 def _no_counts(parameters: Parameters) -> ExpectedCounts:

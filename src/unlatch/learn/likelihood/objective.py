@@ -11,7 +11,7 @@ from unlatch.core.pomdp import POMDP, Emission
 from unlatch.core.trajectory import Trajectory
 from unlatch.errors import NumericalError
 from unlatch.learn.likelihood.blocks import BlockedLog
-from unlatch.learn.likelihood.forward_backward import expected_counts
+from unlatch.learn.likelihood.forward_backward import expected_counts, log_likelihood
 from unlatch.learn.likelihood.parameters import (
     EncodedLog,
     ExpectedCounts,
@@ -64,6 +64,10 @@ class Likelihood:
         """
         return expected_counts(parameters, self.log, emission=self.emission)
 
+    def log_likelihood(self, parameters: Parameters) -> float:
+        """That of the counts, for which a pass ahead may be enough."""
+        return log_likelihood(parameters, self.log, emission=self.emission)
+
 
 @dataclass(frozen=True, eq=False)
 class Hypothesis:
@@ -115,7 +119,7 @@ class Hypothesis:
         if self.whole is None:
             return pomdp.log_likelihood(self.log)
         try:
-            return self.whole.counts(parameters_of(pomdp)).log_likelihood
+            return self.whole.log_likelihood(parameters_of(pomdp))
         except NumericalError:
             return -np.inf
 

@@ -93,16 +93,16 @@ def words_of(symbols: NDArray[np.uint32], begins: NDArray[np.bool_], n_symbols: 
 def _cut(
     symbols: NDArray[np.uint32], begins: NDArray[np.bool_], n_symbols: int, longest: int, room: int
 ) -> Words:
+    from unlatch.kernels.symbols import count_symbols
     from unlatch.kernels.words import read_words
 
     children = np.full((room, n_symbols), -1, dtype=np.int32)
     parents, lasts = np.zeros((2, room), dtype=np.int32)
     numbers, starts = np.empty(len(symbols), dtype=np.uint32), np.empty(len(symbols), dtype=bool)
     written, used = read_words(symbols, begins, longest, children, parents, lasts, n_symbols, numbers, starts)
-    found = numbers[:written].copy()
-    return Words(
-        found, starts[:written].copy(), parents[:used], lasts[:used], np.bincount(found, minlength=used)
-    )
+    found, counts = numbers[:written].copy(), np.zeros(used, dtype=np.int64)
+    count_symbols(found, counts)
+    return Words(found, starts[:written].copy(), parents[:used], lasts[:used], counts)
 
 
 class WordSums(NamedTuple):
@@ -248,10 +248,11 @@ class WordPasses:
                 sums,
             )
 
-    def by_symbol(self, sums: WordSums) -> Floats:
-        """The outer products by symbol (symbols, n, n); uses up those by word."""
+    def joint(self, sums: WordSums) -> Floats:
+        """Expected moves by symbol (symbols, n, n); uses up what was summed by word."""
         from unlatch.kernels.words import tell_apart
 
         outer = np.zeros_like(self._matrices)
         tell_apart(self._words.parents, self._words.lasts, self._matrices, self._rows, sums.outer, outer)
+        outer *= self._matrices
         return outer[:, :, : self._matrices.shape[1]]
