@@ -193,7 +193,9 @@ def _from_files(
         )
     try:
         source = open_input(ctx, logs, options)
-        return learn_pomdp(source, engine=engine, rng=seed, **_given(ctx, options))
+        result = learn_pomdp(source, engine=engine, rng=seed, **_given(ctx, options))
+        result.stated  # noqa: B018 - passes over the log, while the engine is there
+        return result
     finally:
         if engine is not None and hasattr(engine, "close"):
             engine.close()

@@ -36,6 +36,7 @@ from unlatch.learn.intervals.design import Needs
 from unlatch.learn.intervals.fit import Fit
 from unlatch.learn.intervals.sets import open_sets
 from unlatch.learn.intervals.uncertainty import Uncertainty
+from unlatch.learn.likelihood.blocks import FORGOTTEN, REACH
 from unlatch.learn.likelihood.objective import Hypothesis
 from unlatch.learn.likelihood.parameters import ExpectedCounts, parameters_of
 from unlatch.learn.likelihood.refine import made_possible
@@ -51,7 +52,7 @@ from unlatch.learn.spectral.hankel import LOG_NOTES, HankelMatrix
 from unlatch.learn.spectral.lengths import FEWER_WINDOWS, counting, factorize_counted, factorize_log
 from unlatch.learn.spectral.windows import BLOCKS
 from unlatch.streams.source import LogFiles
-from unlatch.streams.streamed import StreamedLog
+from unlatch.streams.streamed import StreamedLikelihood, StreamedLog
 
 __all__ = ["LearnResult", "learn_from_counts", "learn_pomdp", "learn_psr"]
 
@@ -171,7 +172,8 @@ class LearnResult:
                 "the spectral model is no maximum of the likelihood, and intervals are about that: learn with "
                 "refine='auto'"
             )
-        fit = Fit.of(self.pomdp, self.search.hypothesis.log, shared=self.shared)
+        hypothesis = self.search.hypothesis
+        fit = Fit.of(self.pomdp, hypothesis.log, shared=self.shared, whole=hypothesis.whole)
         numbers = sum(int(flags.sum()) for flags in fit.free)
         misfit = "poor_fit" in self.diagnostics and numbers <= _FOR_THE_SANDWICH
         sets, examined = open_sets(self.pomdp, self.identified if self.states <= QUICK_STATES else None)
@@ -636,8 +638,26 @@ def _refined(
         + found.diagnostics
         + _limit_notes(found, budget, options)
         + fit
-        + _neither_notes(found, fit),
+        + _neither_notes(found, fit)
+        + _cut_notes(pomdp, hypothesis),
         zero_support=_supported(pomdp, found, budget),
+    )
+
+
+def _cut_notes(pomdp: POMDP, hypothesis: Hypothesis) -> Diagnostics:
+    """What beliefs lose where a log in files is cut into blocks."""
+    if not isinstance(hypothesis.whole, StreamedLikelihood):
+        return Diagnostics()
+    stream = hypothesis.whole.stream
+    lost = stream.unforgotten(parameters_of(pomdp), pomdp.emission)
+    if lost <= FORGOTTEN:
+        return Diagnostics()
+    return Diagnostics().noting(
+        "unforgotten",
+        f"what lies {REACH} steps before a cut between blocks of the log is not forgotten: beliefs there differ by up "
+        f"to {lost:.2g}. Likelihood and numbers are those of blocks that know no more of each other",
+        difference=lost,
+        steps=REACH,
     )
 
 

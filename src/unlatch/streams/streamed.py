@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
+from unlatch.arrays import Floats
 from unlatch.core.budget import checkpoint
 from unlatch.core.pomdp import Emission
 from unlatch.core.progress import report
@@ -26,6 +29,7 @@ from unlatch.learn.likelihood.blocks import (
 )
 from unlatch.learn.likelihood.objective import Likelihood
 from unlatch.learn.likelihood.parameters import ExpectedCounts, Parameters
+from unlatch.learn.likelihood.scores import Coordinates, score_products
 from unlatch.learn.spectral.counting import (
     CountedPart,
     SequenceCounts,
@@ -120,6 +124,30 @@ class StreamedLog:
         parts = self._each(_likely, lambda number: (*given, *messages.around(number)), None)
         return math.fsum(parts) - messages.counted_twice
 
+    def score_products(
+        self,
+        parameters: Parameters,
+        emission: Emission,
+        coordinates: Coordinates,
+        parts: Sequence[slice],
+        length: int,
+        stage: str,
+    ) -> list[Floats]:
+        """Sums of outer products of half the scores of all blocks, added in a fixed order."""
+        whole = self.whole
+        messages = seam_messages(parameters, whole, emission)
+        given = (parameters, whole.encoding, emission, coordinates, tuple(parts), length)
+        totals = [np.zeros((part.stop - part.start,) * 2) for part in parts]
+        for sums in self._each(_scored, lambda number: (*given, messages.beliefs[number]), stage):
+            for total, more in zip(totals, sums, strict=True):
+                total += more
+        return totals
+
+    def unforgotten(self, parameters: Parameters, emission: Emission) -> float:
+        """By how much the belief at a cut between blocks differs, at most, if half of the steps that tell it are left
+        out: what lies further away is taken to be forgotten."""
+        return seam_messages(parameters, self.whole, emission).unforgotten
+
     def _each(self, task: Task, given: Callable[[int], tuple[Any, ...]], stage: str | None) -> Iterator[Any]:
         """What a task makes of every block, in their order."""
         if self.engine.remote:
@@ -156,6 +184,14 @@ def _likely(block: FileBlock | HeldBlock, *given: Any) -> float:
     return block_log_likelihood(parameters, encoding, block.read(), emission, before, after)
 
 
+def _scored(block: FileBlock | HeldBlock, *given: Any) -> list[Floats]:
+    parameters, encoding, emission, coordinates, parts, length, before = given
+    log = encoding.log(block.read())
+    return score_products(
+        parameters, log, coordinates, parts, length=length, emission=emission, before=before
+    )
+
+
 def _going_on(scan: BlockScan) -> BlockScan:
     """A block whose first step turned out to go on with the episode before."""
     if scan.head.start != scan.tail.start:
@@ -188,3 +224,13 @@ class StreamedLikelihood(Likelihood):
 
     def log_likelihood(self, parameters: Parameters) -> float:
         return self.stream.log_likelihood(parameters, self.emission)
+
+    def score_products(
+        self,
+        parameters: Parameters,
+        coordinates: Coordinates,
+        parts: Sequence[slice],
+        length: int,
+        stage: str,
+    ) -> list[Floats]:
+        return self.stream.score_products(parameters, self.emission, coordinates, parts, length, stage)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,7 @@ from unlatch.learn.likelihood.parameters import (
     encoded_log,
     parameters_of,
 )
+from unlatch.learn.likelihood.scores import Coordinates, score_products
 
 __all__ = ["Hypothesis", "Likelihood"]
 
@@ -67,6 +69,25 @@ class Likelihood:
     def log_likelihood(self, parameters: Parameters) -> float:
         """That of the counts, for which a pass ahead may be enough."""
         return log_likelihood(parameters, self.log, emission=self.emission)
+
+    def score_products(
+        self,
+        parameters: Parameters,
+        coordinates: Coordinates,
+        parts: Sequence[slice],
+        length: int,
+        stage: str,
+    ) -> list[Floats]:
+        """Sums of outer products of half the scores of blocks of so many events; progress is reported as ``stage``."""
+        return score_products(
+            parameters,
+            self.log,
+            coordinates,
+            parts,
+            length=length,
+            emission=self.emission,
+            stage=stage,
+        )
 
 
 @dataclass(frozen=True, eq=False)
