@@ -269,6 +269,7 @@ def learn_pomdp(
     log: Trajectory | Source,
     *,
     engine: Any = None,
+    checkpoint: str | os.PathLike[str] | None = None,
     states: int | None = None,
     max_states: int | None = None,
     time_limit: float | None = None,
@@ -301,6 +302,9 @@ def learn_pomdp(
     engine : optional
         Who passes over the blocks of a log in files: None for this process, "processes" or a number of them, "dask"
         for a cluster of this machine, or a client of Dask. Does not change the result.
+    checkpoint : path, optional
+        A folder in which what was found in every block is kept. A call that was killed, repeated with the same ``rng``,
+        goes on where it was. For Parquet files, as with an engine; the folder must be one that only you can write to.
     states : int, optional
         Fixes the number of states, of the spectral model and of the search.
     max_states : int, optional
@@ -370,7 +374,7 @@ def learn_pomdp(
     )
     budget = Budget(options.time_limit)
     generator, seed = resolve_rng(rng)
-    plain, stream = _opened(log, engine)
+    plain, stream = _opened(log, engine, checkpoint)
     log = plain.with_reward_symbols()
     _refuse_a_single_state(log, options)
     refuse_deterministic_policy(log)
@@ -392,18 +396,21 @@ Source = str | os.PathLike[str] | Sequence[Any] | LogFiles
 """A log in files."""
 
 
-def _opened(log: Trajectory | Source, engine: Any) -> tuple[Trajectory, StreamedLog | None]:
+def _opened(
+    log: Trajectory | Source, engine: Any, checkpoint: str | os.PathLike[str] | None
+) -> tuple[Trajectory, StreamedLog | None]:
     """A log in memory; of a long one in files the first block, and the door to the rest."""
     if isinstance(log, Trajectory):
-        if engine is not None:
+        if engine is not None or checkpoint is not None:
             raise UsageError(
-                "an engine passes over a log in files; this one is in memory. Give its path, or no engine"
+                "an engine passes over a log in files, and a checkpoint keeps what was found in its blocks; this "
+                "log is in memory. Give its path, or neither"
             )
         return log, None
     if not isinstance(log, str | os.PathLike | list | tuple | LogFiles):
         return checked_log(log), None
     files = log if isinstance(log, LogFiles) else LogFiles(log)
-    stream = StreamedLog(files, engine_of(engine))
+    stream = StreamedLog(files, engine_of(engine, checkpoint=checkpoint))
     sample = stream.sample
     return sample, None if len(sample) == stream.steps else stream
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from unlatch.core.chunks import Chunk, LogPiece, part_of
-from unlatch.errors import DataError, UsageError
+from unlatch.errors import DataError, StorageError, UsageError
 from unlatch.files.atomic import checked_path
 from unlatch.files.logs.arrow import arrow_library
 from unlatch.files.logs.chunks import LogChunk
@@ -73,6 +73,18 @@ class FileBlock:
     def name(self) -> str:
         """The files and rows, as messages call them."""
         return "; ".join(f"{path}, rows {first} to {first + rows - 1}" for path, first, rows in self.parts)
+
+    @property
+    def identity(self) -> Any:
+        """The rows, the files as they are on the disk, and how they are read."""
+        files = []
+        for path, *rows in self.parts:
+            try:
+                found = os.stat(path)
+            except OSError as error:
+                raise StorageError(f"{path}: {error.strerror}") from None
+            files.append((os.path.abspath(path), *rows, found.st_size, found.st_mtime_ns))
+        return self.start, tuple(files), sorted(self.options.items()), self.continues
 
     def __len__(self) -> int:
         return sum(rows for _, _, rows in self.parts)
