@@ -1,43 +1,41 @@
-"""Mutated model and policy files of every format: each is read, or refused with a declared error, and nothing else.
+"""Models, problems and policies to be mutated, and how they are read; `fuzz.py` runs it.
 
-    python benchmarks/fuzz_models.py                            20,000 files of each format
-    python benchmarks/fuzz_models.py --formats pomdp npz --files 1000000
-    python benchmarks/fuzz_models.py --formats pomdp --only 4711    one of the files again
-
-Of the NPZ files half have a right checksum in spite of the mutation, so that they get past it. A problem that is read
-must be written, and be the same when read again. What counts as a fault is told in ``fuzz.py``.
+Of the JSON and NPZ files half have a right checksum in spite of the mutation, so that they get past it.
 """
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import io
 import json
 import random
 import sys
-import tempfile
-import time
-import warnings
 import zipfile
-from collections.abc import Callable
+from copy import deepcopy
+from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from fuzz import Report, add_file, edited, mutated, told
+from fuzz import Format, mutated
 from unlatch import (
     POMDP,
     AlphaVectors,
+    Diagnostics,
+    Partition,
     Problem,
     Reward,
+    SavedModel,
     domains,
     load_model,
     load_policy,
     load_problem,
+    save_model,
     save_policy,
     save_problem,
 )
+from unlatch.core.evidence import Evidence
 from unlatch.errors import UnlatchError
 from unlatch.files import strict_json
 
@@ -51,6 +49,14 @@ WORDS = (
     b"\xef\xbb\xbf",
 )  # fmt: skip
 """What the readers look for, and what they must not take."""
+
+VALUES: tuple[Any, ...] = (
+    None, True, False, 0, -1, 1, 2, 0.5, -0.0, 1e308, -1e-300, 2**53 + 1, 10**18, 10**30, 10**400,
+    "", "x", "inf", "nan", "é", "x" * 300, "departure", "arrival", [], {}, [[]], [{}], [None], [0, 1], ["a", "b"],
+    [[0.5, 0.5]], [[[1.0]]], [1, [2]], [0.25, 0.75], {"a": 1}, {"": None},
+)  # fmt: skip
+"""What a field of a model may be instead."""
+
 
 GRAMMAR = b"""discount: 0.95
 values: cost
@@ -75,6 +81,34 @@ R: open : right : end
 """
 
 
+def model_bases(folder: Path) -> list[bytes]:
+    """Three saved models with all that a file can hold."""
+    evidence = Evidence(2, {1: -80.5, 2: 0.0, 3: -7.25}, 3, 7.25, 2000, None)
+    tiger, line = domains.tiger(), domains.sense_float_reset(3)
+    saved = (
+        SavedModel(
+            pomdp=tiger,
+            partition=Partition([0, 1]),
+            evidence=evidence,
+            log_likelihood=-1234.5,
+            options={"states": None, "emission": "departure", "draws": 30},
+            diagnostics=Diagnostics().noting("clipped", "a bit", by=1e-3, where=[0, 1]),
+            provenance={"log": {"steps": 2000, "episodes": 1}, "seed": 0},
+        ),
+        SavedModel(psr=tiger.to_psr()),
+        SavedModel(
+            pomdp=line, psr=line.to_psr(), extra={"future": {"a": [1, 2]}, "pomdp": {"discount": 0.95}}
+        ),
+    )
+    return [_saved(folder / "base.json", one) for one in saved]
+
+
+def _saved(path: Path, saved: SavedModel) -> bytes:
+    save_model(path, saved)
+    return path.read_bytes()
+
+
+@cache
 def bases(folder: Path) -> dict[str, list[bytes]]:
     """Files of every format, small, with all that each can hold."""
     lake = domains.frozen_lake(lake=["SFF", "HFG"], observe="column")
@@ -97,6 +131,7 @@ def bases(folder: Path) -> dict[str, list[bytes]]:
             save_problem(path, problem)
             found.setdefault(ending, []).append(path.read_bytes())
     found["pomdp"].append(GRAMMAR)
+    found["json"] += model_bases(folder)
     plans = AlphaVectors(rng.normal(size=(3, 2)), [0, 1, 0])
     for ending in ("alpha", "policyx"):
         save_policy(folder / f"base.{ending}", plans)
@@ -115,6 +150,56 @@ def changed(kind: str, data: bytes, rng: random.Random, others: list[bytes]) -> 
         end = min(len(data), at + rng.choice((0, 0, 1, 5, 20)))
         return data[:at] + rng.choice(WORDS) + data[end:]
     return mutated(data, rng, others)
+
+
+def edited(data: bytes, rng: random.Random) -> bytes:
+    """A model with some of its fields exchanged, dropped or added, and a checksum that fits or is waived."""
+    content = json.loads(data)
+    for _ in range(rng.choice((1, 1, 2, 3))):
+        _edit(content, rng)
+    content.pop("sha256", None)
+    try:
+        sealed = hashlib.sha256(strict_json.canonical(content)).hexdigest()
+    except (ValueError, RecursionError):
+        sealed = None
+    content["sha256"] = sealed if rng.random() < 0.7 else None
+    sys.set_int_max_str_digits(0)
+    text = json.dumps(content)
+    sys.set_int_max_str_digits(4300)
+    return text.encode()
+
+
+def _edit(content: dict[str, Any], rng: random.Random) -> None:
+    """Walk down at random, then change what is there."""
+    place: Any = content
+    while True:
+        keys = list(place) if isinstance(place, dict) else list(range(len(place)))
+        if not keys:
+            return
+        key = rng.choice(keys)
+        inner = place[key]
+        if isinstance(inner, dict | list) and inner and rng.random() < 0.75:
+            place = inner
+            continue
+        break
+    kind = rng.randrange(5)
+    if kind == 0:
+        del place[key]
+    elif kind == 1 and isinstance(place, dict):
+        place[rng.choice(("new", "", "pomdp", "psr", "é", "sha256"))] = deepcopy(rng.choice(VALUES))
+    elif kind == 2 and isinstance(place, list):
+        place.append(deepcopy(rng.choice((*VALUES, inner))))
+    elif kind == 3 and isinstance(inner, float):
+        place[key] = inner + rng.choice((1e-17, 1e-9, 1e-6, 1e-3, -1, -inner))
+    else:
+        place[key] = _nested(rng) if rng.random() < 0.03 else deepcopy(rng.choice(VALUES))
+
+
+def _nested(rng: random.Random) -> Any:
+    value: Any = []
+    for _ in range(rng.choice((50, 90, 99, 101, 300))):
+        value = [value] if rng.random() < 0.5 else {"a": value}
+    return value
 
 
 def resealed(data: bytes, rng: random.Random) -> bytes:
@@ -152,12 +237,12 @@ def _seal(members: dict[str, bytes]) -> None:
         return
 
 
-def try_problem(path: Path) -> str:
+def try_problem(path: Path, base: bytes, rng: random.Random) -> str:
     kind = path.suffix[1:]
     try:
         first = load_problem(path)
     except UnlatchError as error:
-        return f"{kind}: {type(error).__name__}"
+        return type(error).__name__
     again = path.with_name(f"again.{kind}")
     save_problem(again, first)
     second = load_problem(again)
@@ -165,90 +250,43 @@ def try_problem(path: Path) -> str:
     same = first.model == second.model and first.discount == second.discount
     if not same or not np.array_equal(_table(first), _table(second)):
         raise AssertionError("the problem does not come back")
-    return f"{kind}: read"
+    return "read"
 
 
 def _table(problem: Problem) -> np.ndarray:
     return problem.reward_table if isinstance(problem.model, POMDP) else np.zeros(1)
 
 
-def try_policy(path: Path) -> str:
+def try_policy(path: Path, base: bytes, rng: random.Random) -> str:
     try:
         first = load_policy(path)
     except UnlatchError as error:
-        return f"{path.suffix[1:]}: {type(error).__name__}"
+        return type(error).__name__
     save_policy(path, first)
     if load_policy(path) != first:
         raise AssertionError("the policy does not come back")
-    return f"{path.suffix[1:]}: read"
+    return "read"
 
 
-ATTEMPTS: dict[str, Callable[[Path], str]] = {
-    **dict.fromkeys(("pomdp", "pomdpx", "json", "npz"), try_problem),
-    **dict.fromkeys(("alpha", "policyx"), try_policy),
-}
+def flipped_outcome(path: Path, data: bytes) -> str:
+    """What came of one flipped bit of ``data``."""
+    try:
+        found = load_model(path)
+    except UnlatchError:
+        return "noticed"
+    path.write_bytes(data)
+    if found != load_model(path):
+        raise AssertionError("another model")
+    return "harmless"
 
 
-def run(kinds: list[str], files: int, seed: int, folder: Path, keep: Path, only: int | None) -> Report:
-    """Make and read the files one by one."""
-    report, found = Report(), bases(folder)
-    for kind in kinds:
-        for number in range(files) if only is None else (only,):
-            rng = random.Random(f"{seed}:{kind}:{number}")
-            data = changed(kind, rng.choice(found[kind]), rng, found[kind])
-            add_file(report, folder / f"{number}.{kind}", data, ATTEMPTS[kind], keep)
-    return report
-
-
-def run_bits(kinds: list[str], folder: Path, stride: int) -> Report:
-    """Every single-bit flip (or every ``stride``-th) of our own files is refused, or the model is the same."""
-    report = Report()
-    for kind in kinds:
-        for number, data in enumerate(bases(folder)[kind]):
-            path = folder / f"flipped.{kind}"
-            path.write_bytes(data)
-            expected = load_model(path)
-            for bit in range(0, 8 * len(data), stride):
-                flipped = bytearray(data)
-                flipped[bit // 8] ^= 1 << bit % 8
-                path.write_bytes(flipped)
-                begun = time.perf_counter()
-                try:
-                    outcome = "harmless" if load_model(path) == expected else "FAULT: another model"
-                except UnlatchError:
-                    outcome = "noticed"
-                if outcome.startswith("FAULT"):
-                    report.faults.append(f"{kind} {number}, bit {bit}: {outcome}")
-                report.add(f"{kind} {number}, bit {bit}", f"{kind}: {outcome}", time.perf_counter() - begun)
-    return report
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+MODELS = {
+    kind: Format(
+        f".{kind}", partial(lambda kind, folder: bases(folder)[kind], kind), partial(changed, kind), attempt
     )
-    parser.add_argument("--formats", nargs="+", choices=list(ATTEMPTS), default=list(ATTEMPTS))
-    parser.add_argument("--files", type=int, default=20_000, help="of each format")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", type=int, help="the number of one file")
-    parser.add_argument("--bits", action="store_true", help="flip bits of our own formats instead")
-    parser.add_argument("--stride", type=int, default=1, help="flip every so many bits")
-    parser.add_argument("--keep", type=Path, default=Path("out/fuzz"), help="where files with faults go")
-    arguments = parser.parse_args()
-    warnings.simplefilter("error")
-    warm = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=warm if warm.is_dir() else None) as name:
-        begun = time.perf_counter()
-        if arguments.bits:
-            ours = [kind for kind in arguments.formats if kind in ("json", "npz")]
-            report = run_bits(ours, Path(name), arguments.stride)
-        else:
-            report = run(
-                arguments.formats, arguments.files, arguments.seed, Path(name), arguments.keep, arguments.only
-            )
-        seconds = time.perf_counter() - begun
-    return told(report, seconds)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    for kind, attempt in {
+        **dict.fromkeys(("pomdp", "pomdpx", "json", "npz"), try_problem),
+        **dict.fromkeys(("alpha", "policyx"), try_policy),
+    }.items()
+}
+"""By name."""

@@ -6,27 +6,33 @@
 
 Parts: ``exact`` optimal values · ``paper`` PO-UCT with the paper's settings · ``auto`` with ours · ``more`` ours
 with twenty times the simulations · ``goals`` on states and on observations, in the hallways · ``speed`` against
-pomdp_py on Tiger · ``size`` a million simulations.
+pomdp_py on Tiger · ``returns`` beside pomdp_py in a Tiger that was exported to it · ``size`` a million simulations.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
+import random
 import resource
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from statistics import median
 
-from unlatch import domains
+from unlatch import Problem, domains, to_pomdp_py
 from unlatch.core.pomdp import POMDP
 from unlatch.core.reward import Reward
+from unlatch.errors import MissingDependencyError
 from unlatch.planning.episodes import Episodes, run_episodes
 from unlatch.planning.exact import ExactPlanner
 from unlatch.planning.goals import most_ambiguous_state, states_where
 from unlatch.planning.pouct import POUCT
 
 STEPS = 10
+RIVAL_EPISODES = 150
+"""At most, where pomdp_py plans: it takes seconds an episode."""
+
 MIDDLE = Reward.on_states({"middle": 1.0})
 
 DOMAINS: dict[str, tuple[Callable[[], POMDP], Reward | None]] = {
@@ -79,6 +85,7 @@ def main() -> None:
         "more": more_simulations,
         "goals": goals,
         "speed": speed,
+        "returns": returns,
         "size": size,
     }
     parser = argparse.ArgumentParser(
@@ -255,6 +262,69 @@ def speed(arguments: argparse.Namespace) -> None:
         f"One search on Tiger, {arguments.simulations} simulations, median of {arguments.searches}",
         ["depth", "unlatch ms", "pomdp_py ms", "times faster", ">= 50"],
         rows,
+    )
+
+
+class TheirPlanner:
+    """pomdp_py's PO-UCT in a problem that was exported to it, as our episodes ask a planner: a new tree at every step,
+    and the exact belief."""
+
+    def __init__(self, problem: Problem, rng: int, **options: float) -> None:
+        import pomdp_py
+
+        random.seed(rng)
+        self._library = pomdp_py
+        self._made = to_pomdp_py(problem, rng=rng)
+        self._start = self._made.agent.belief
+        policy = self._made.agent.policy_model
+        self._planner = pomdp_py.POUCT(rollout_policy=policy, discount_factor=problem.discount, **options)
+
+    def reset(self) -> None:
+        self._made.agent.set_belief(self._start)
+
+    def action(self) -> int:
+        self._made.agent.tree = None
+        return int(self._planner.plan(self._made.agent).code)
+
+    def observe(self, action: int | str, observation: str) -> None:
+        agent = self._made.agent
+        done = next(each for each in self._made.actions if action in (each.code, each.name))
+        seen = next(each for each in self._made.observations if each.name == observation)
+        belief = self._library.update_histogram_belief(
+            agent.belief,
+            done,
+            seen,
+            agent.observation_model,
+            agent.transition_model,
+        )
+        agent.set_belief(belief)
+
+
+def returns(arguments: argparse.Namespace) -> None:
+    """What both planners are paid in Tiger with the same settings, in episodes whose chances are the same."""
+    problem = Problem(domains.tiger(), discount=0.95)
+    depth, simulations, exploration = 3, 1000, 110.0
+    try:
+        rival = TheirPlanner(
+            problem, arguments.seed, max_depth=depth, num_sims=simulations, exploration_const=exploration
+        )
+    except MissingDependencyError as error:
+        print(f"returns: {error}")
+        return
+    ours = POUCT(
+        problem.model, bonus="ucb1", rng=arguments.seed, simulations=simulations, depth=depth, exploration=exploration,
+        discount=problem.discount,
+    )  # fmt: skip
+    episodes = min(arguments.episodes, RIVAL_EPISODES)
+    mine, theirs = (
+        run_episodes(problem.model, planner, episodes=episodes, steps=STEPS, rng=arguments.seed + 1)
+        for planner in (ours, rival)
+    )
+    sigmas = (mine.mean - theirs.mean) / math.hypot(mine.standard_error, theirs.standard_error)
+    _table(
+        f"Return of {STEPS} steps in Tiger, {episodes} episodes each, depth {depth}, {simulations} simulations",
+        ["unlatch", "pomdp_py", "standard errors apart", "<= 2"],
+        [[_shown(mine), _shown(theirs), f"{sigmas:+.2f}", _verdict(abs(sigmas) <= 2)]],
     )
 
 

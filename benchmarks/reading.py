@@ -1,16 +1,16 @@
 """How fast logs are read: CSV beside pandas' default reader followed by factorize, Parquet beside pyarrow's bare read.
 
-``python benchmarks/reading.py [--rows 10000000] [--repeats 5]`` writes a log of Tiger (actions, observations) to
-a temporary
-folder, then reads it in turns by each way, and prints the best of the repeats as ratios of wall time and of
-processor time: on a machine
-that others use too the second is the one to trust. Memory is what a fresh process needs at its peak beyond what a
-short log takes; it must not grow with the log.
+``python benchmarks/reading.py [--rows 10000000] [--repeats 5]`` writes a log of Tiger (actions, observations) and one
+of a lake with episodes (and rewards, endings) to a temporary folder, then reads each in turns by each way, and prints
+the best of the repeats as ratios of wall time and of processor time: on a machine that others use too the second is the
+one to trust. Memory is what a fresh process needs at its peak beyond what a short log takes, for a tenth of the rows
+and for all; `read_log` returns arrays, whose size is told beside it.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
@@ -26,13 +26,18 @@ import unlatch
 
 MEMORY = """
 import sys
-from unlatch import iterate_log
+from unlatch import iterate_log, read_log
 def peak():
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM:"))
-next(iterate_log(sys.argv[2]))
+next(iterate_log(sys.argv[2])); read_log(sys.argv[2])
 before = peak()
-steps = sum(len(chunk) for chunk in iterate_log(sys.argv[1]))
-print(steps, (peak() - before) / 1024)
+if sys.argv[3] == "iterate_log":
+    steps, held = sum(len(chunk) for chunk in iterate_log(sys.argv[1])), 0
+else:
+    log = read_log(sys.argv[1])
+    arrays = (log.actions, log.observations, log.rewards, log.episode_starts, log.terminated)
+    steps, held = len(log), sum(array.nbytes for array in arrays if array is not None)
+print(steps, (peak() - before) / 1024, held / 2**20)
 """
 
 
@@ -80,30 +85,44 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
         log = replace(unlatch.simulate(unlatch.domains.tiger(), options.rows, rng=1), rewards=None)
-        paths = {ending: Path(folder, f"log{ending}") for ending in (".csv", ".parquet", ".npz")}
+        paths = {ending: folder / f"log{ending}" for ending in (".csv", ".parquet", ".npz")}
         for path in paths.values():
             unlatch.write_log(path, log)
-        small = Path(folder, "small.csv")
-        unlatch.write_log(small, log.head(1_000))
-        half = {ending: Path(folder, f"half{ending}") for ending in paths}
-        for path in half.values():
-            unlatch.write_log(path, log.head(options.rows // 2))
+        episodic = folder / "episodes.csv"
+        lake = unlatch.simulate(unlatch.domains.frozen_lake(), 100, total=options.rows // 10, rng=1)
+        unlatch.write_log(episodic, lake)
+        print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
         csv = {"pandas": by_pandas, "read_log": unlatch.read_log, "iterate_log": in_chunks}
         compared(f"CSV, {options.rows} rows", best(csv, paths[".csv"], options.repeats), "pandas")
+        columns = episodic.open().readline().strip()
+        title = f"CSV with {columns}, {len(lake)} rows"
+        compared(title, best(csv, episodic, options.repeats), "pandas")
         parquet = {
             "pyarrow": lambda path: pyarrow.parquet.read_table(path),
             "read_log": unlatch.read_log,
             "iterate_log": in_chunks,
         }
         compared("Parquet", best(parquet, paths[".parquet"], options.repeats), "pyarrow")
-        npz = {"read_log": unlatch.read_log, "iterate_log": in_chunks}
-        compared("NPZ", best(npz, paths[".npz"], 1), "read_log")
-        for path in (*half.values(), *paths.values()):
-            run = [sys.executable, "-c", MEMORY, str(path), str(small)]
-            steps, megabytes = subprocess.run(run, capture_output=True, check=True, text=True).stdout.split()
-            print(f"memory of iterate_log, {path.suffix}: {float(megabytes):.0f} MB for {steps} steps")
+        small = folder / "small.csv"
+        unlatch.write_log(small, log.head(1_000))
+        for path in paths.values():
+            tenth = folder / f"tenth{path.suffix}"
+            unlatch.write_log(tenth, log.head(options.rows // 10))
+            for way in ("iterate_log", "read_log"):
+                for each in (tenth, path):
+                    memory(each, small, way)
+
+
+def memory(path: Path, small: Path, way: str) -> None:
+    run = [sys.executable, "-c", MEMORY, str(path), str(small), way]
+    said = subprocess.run(run, capture_output=True, check=True, text=True).stdout.split()
+    steps, peak, held = int(said[0]), float(said[1]), float(said[2])
+    print(
+        f"memory of {way}, {path.suffix}: {peak:.0f} MB for {steps} steps, of which {held:.0f} MB are the arrays"
+    )
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ import numpy as np
 
 import unlatch
 from unlatch import domains
-from unlatch.core.chunks import pieces_of
+from unlatch.core.chunks import chunks_of
 from unlatch.files.logs.read import iterate_log
 from unlatch.learn.likelihood.forward_backward import expectation
 from unlatch.learn.likelihood.parameters import parameters_of
@@ -112,7 +112,7 @@ def timed(what: str, work: Any) -> Any:
 
 def counting(given: Any) -> None:
     files = LogFiles(given.folder)
-    count_chunks(pieces_of(unlatch.simulate(domains.tmaze(4), 1_000, rng=0), 500), **LENGTHS)  # compiled
+    count_chunks(chunks_of(unlatch.simulate(domains.tmaze(4), 1_000, rng=0), 500), **LENGTHS)  # compiled
     read = bare_read(files)
     print(f"bare read: {read:.1f} s of CPU, load {os.getloadavg()[0]:.1f}")
     begin = time.process_time()

@@ -70,7 +70,7 @@ _HOMES = {
     "TabularArrays": "bridges.arrays",
     "read_log": "files.logs.read",
     "iterate_log": "files.logs.read",
-    "LogChunk": "files.logs.chunks",
+    "LogChunk": "core.chunks",
     "write_log": "files.logs.write",
     "record": "bridges.record",
     "from_minari": "bridges.minari_datasets",
@@ -221,6 +221,7 @@ if TYPE_CHECKING:
     from unlatch.compare.errors import true_partition as true_partition
     from unlatch.compare.match_states import match_states as match_states
     from unlatch.core.alpha_vectors import AlphaVectors as AlphaVectors
+    from unlatch.core.chunks import LogChunk as LogChunk
     from unlatch.core.diagnostics import Diagnostic as Diagnostic
     from unlatch.core.diagnostics import Diagnostics as Diagnostics
     from unlatch.core.emission import with_emission as with_emission
@@ -241,7 +242,6 @@ if TYPE_CHECKING:
     from unlatch.core.trajectory import Trajectory as Trajectory
     from unlatch.errors import BeliefCollapseWarning as BeliefCollapseWarning
     from unlatch.errors import ShortSightWarning as ShortSightWarning
-    from unlatch.files.logs.chunks import LogChunk as LogChunk
     from unlatch.files.logs.read import iterate_log as iterate_log
     from unlatch.files.logs.read import read_log as read_log
     from unlatch.files.logs.write import write_log as write_log

@@ -370,6 +370,68 @@ def test_near_the_end_fewer_rows_are_found_but_none_is_wrong(data: str) -> None:
     assert len(raw) - position <= 8 + LONGEST or len(rows) == len(expected)
 
 
+# ---------------------------------------------------------------- whole lines
+
+LINES = [b"a,b\n", b"left,wall\n", b"left,wall " + b"x" * 21 + b"\n", b"right,\n", b"a,b\r\n"]
+PIECES = [
+    *LINES,
+    b"\n",
+    b"a,b",
+    b"a,b\0\n",
+    b"left,walk\n",
+    b"x" * 31 + b"\n",
+    b"y" * 32 + b"\n",
+    b"a" * 70,
+    "é,ü\n".encode(),
+]
+
+
+def matched(
+    kernel: Any, enter: Any, data: bytes, position: int, room: int, begin: int
+) -> tuple[int, list[int]]:
+    keys, found = np.zeros((16, text.LINE_WORDS), dtype=np.uint64), np.full(room, -7, dtype=np.int16)
+    words = np.ndarray(shape=(max(len(data) - 7, 0),), dtype="<u8", buffer=bytearray(data), strides=(1,))
+    with np.errstate(over="ignore"):
+        number = {
+            int(enter(keys, *np.frombuffer(line.ljust(32, b"\0"), dtype="<u8"))): i
+            for i, line in enumerate(LINES)
+        }
+        at, rows = kernel(words, len(data), position, text.LINE_MASKS, keys, found, begin)
+    assert found[:begin].tolist() == [-7] * begin
+    return int(at), [number[slot] for slot in found[begin:rows].tolist()]
+
+
+def naive_match(data: bytes, position: int, room: int) -> tuple[int, list[int]]:
+    found: list[int] = []
+    while len(found) < room and position + 32 <= len(data):
+        line = data[position : data.find(b"\n", position) + 1]
+        if line not in LINES:
+            break
+        found.append(LINES.index(line))
+        position += len(line)
+    return position, found
+
+
+@given(
+    lines=st.lists(st.sampled_from(PIECES), max_size=40),
+    position=st.sampled_from([0, 4]),
+    begin=st.sampled_from([0, 3]),
+    room=st.sampled_from([5, 64]),
+)
+@example(lines=[*LINES, *LINES, *LINES], position=0, begin=0, room=64)
+@example(lines=[*LINES, b"a,b\0\n", *LINES, *LINES], position=4, begin=3, room=64)
+@settings(max_examples=300, deadline=None)
+def test_known_lines_equal_their_twin(lines: list[bytes], position: int, begin: int, room: int) -> None:
+    data = b"a,b\n" + b"".join(lines)
+    expected = naive_match(data, position, room - begin)
+    assert matched(text.match_lines, text.enter_line, data, position, room, begin) == expected
+    with mock.patch.object(
+        text, "trailing_zeros", lambda word: (int(word) & -int(word)).bit_length() - 1 if word else 64
+    ):
+        plain = python(text.match_lines), python(text.enter_line)
+        assert matched(*plain, data, position, room, begin) == expected
+
+
 def test_codes_are_looked_up() -> None:
     table, codes = np.array([5, -1, 7], dtype=np.int32), np.array([0, 2, 1, 1, 0])
     for kernel in (text.look_up, python(text.look_up)):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import naive
 from unlatch import Trajectory, count_sequences
-from unlatch.core.chunks import LogPiece
+from unlatch.core.chunks import LogChunk
 from unlatch.errors import DataError
 from unlatch.learn.spectral import tallies
 from unlatch.learn.spectral.counting import (
@@ -41,7 +41,7 @@ def chunked(log, cuts):
     bounds = [0, *sorted(cuts), len(log)]
     for start, stop in pairwise(bounds):
         inside = log.episode_starts[(log.episode_starts >= start) & (log.episode_starts < stop)]
-        yield LogPiece(
+        yield LogChunk(
             start=start,
             actions=actions[start:stop],
             observations=observations[start:stop],

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from unlatch import Trajectory, domains, simulate
-from unlatch.core.chunks import pieces_of
+from unlatch.core.chunks import chunks_of
 from unlatch.errors import BeliefCollapseError, DataError
 from unlatch.learn.likelihood.blocks import (
     block_counts,
@@ -32,7 +32,7 @@ CASES = {
 def in_blocks(model, log, size, emission=None):
     """Expected counts by blocks, and the log as they see it."""
     emission = emission or model.emission
-    pieces = list(pieces_of(log, size))
+    pieces = list(chunks_of(log, size))
     whole = blocked_log([scan_block(piece) for piece in pieces])
     parameters = parameters_of(model)
     messages = seam_messages(parameters, whole, emission)
@@ -91,18 +91,18 @@ def test_the_order_and_number_of_hands_do_not_change_a_bit():
 
 def test_rewards_that_observations_do_not_settle_are_part_of_the_symbol(rng):
     log = Trajectory(rng.integers(0, 2, 3000), rng.integers(0, 2, 3000), rewards=rng.integers(0, 2, 3000))
-    whole = blocked_log([scan_block(piece) for piece in pieces_of(log, 700)])
+    whole = blocked_log([scan_block(piece) for piece in chunks_of(log, 700)])
     symbols = log.with_reward_symbols()
     assert whole.observation_names == symbols.observation_names
     assert whole.encoding.symbol_rewards.tolist() == symbols.symbol_rewards.tolist()
     assert whole.pair_counts.tolist() == encoded_log(symbols).pair_counts.tolist()
-    assert whole.encoding.trajectory(next(pieces_of(log, 3000))) == symbols
+    assert whole.encoding.trajectory(next(chunks_of(log, 3000))) == symbols
 
 
 def test_what_only_some_blocks_have_is_refused():
     log = simulate(domains.tiger(), 3_000, rng=0)
-    scans = [scan_block(piece) for piece in pieces_of(log, 1_500)]
-    bare = [scan_block(piece) for piece in pieces_of(replace(log, rewards=None), 1_500)]
+    scans = [scan_block(piece) for piece in chunks_of(log, 1_500)]
+    bare = [scan_block(piece) for piece in chunks_of(replace(log, rewards=None), 1_500)]
     with pytest.raises(DataError, match="only some parts of the log have rewards"):
         blocked_log([scans[0], bare[1]])
 

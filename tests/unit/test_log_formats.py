@@ -316,7 +316,7 @@ def test_c1_pickles_are_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "log.npz", action=objects, observation=np.zeros(3, int), allow_pickle=True)
     np.save(tmp_path / "log.npy", objects, allow_pickle=True)
     for name in ("log.npz", "log.npy"):
-        with pytest.raises(DataError, match="unpickled: refused"):
+        with pytest.raises(DataError, match="pickle refused"):
             read_log(tmp_path / name)
 
 
@@ -376,7 +376,7 @@ GOOD = members(action=np.arange(3), observation=np.arange(3))
         ({**GOOD, "x.txt": b"x"}, "an archive of arrays holds .npy files"),
         ({}, "no data"),
         ({**GOOD, "action.npy": GOOD["action.npy"][:-1]}, "but has 23 bytes"),
-        ({**GOOD, "action.npy": GOOD["action.npy"].replace(b"(3,)", b"(9,)")}, "declares 9 entries"),
+        ({**GOOD, "action.npy": GOOD["action.npy"].replace(b"(3,)", b"(9,)")}, r"declares the shape \(9,\)"),
         ({**GOOD, "action.npy": GOOD["action.npy"].replace(b"(3,)", b"(-3)")}, "cannot be read as NPZ"),
         ({**GOOD, "action.npy": GOOD["action.npy"].replace(b"<i8", b"|O8")}, "unpickled|cannot be read"),
         ({**GOOD, "action.npy": b"\x93NUMPY\x09\x00"}, "version"),

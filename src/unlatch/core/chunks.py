@@ -1,66 +1,59 @@
-"""A log in pieces: what passes over it need of each, whoever reads it."""
+"""A log in chunks: what a reader gives while it reads, and what passes over a log take one after the other."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unlatch.arrays import Flags, Floats, Ints
 from unlatch.core.trajectory import Trajectory
 
-__all__ = ["Chunk", "LogPiece", "own_copy", "part_of", "pieces_of"]
+__all__ = ["LogChunk", "chunks_of", "column", "concatenated", "own_copy"]
 
-
-class Chunk(Protocol):
-    """Consecutive steps of a log, with the alphabets as far as they are known.
-
-    A code keeps its meaning from chunk to chunk: later alphabets begin with the earlier ones.
-    """
-
-    @property
-    def start(self) -> int:
-        """How many steps of the log came before."""
-
-    @property
-    def actions(self) -> Any:
-        """Codes of ``action_names``, any kind of integer, shape (steps,)."""
-
-    @property
-    def observations(self) -> Any: ...
-    @property
-    def episode_starts(self) -> Ints:
-        """Steps of this chunk, counted from its first, at which an episode begins."""
-
-    @property
-    def action_names(self) -> tuple[str, ...]: ...
-    @property
-    def observation_names(self) -> tuple[str, ...]: ...
-    @property
-    def rewards(self) -> Floats | None: ...
-    @property
-    def probabilities(self) -> Floats | None: ...
-    @property
-    def terminated(self) -> Flags | None: ...
-    @property
-    def first_observations(self) -> Ints | None:
-        """One for each of ``episode_starts``."""
-
-    @property
-    def first_observation_names(self) -> tuple[str, ...]: ...
-
-    def __len__(self) -> int: ...
+Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
-class LogPiece:
-    """Some steps of a log that is in memory; a `Chunk`."""
+class LogChunk:
+    """Some consecutive steps of a log, with the alphabets as far as they are known.
+
+    A code keeps its meaning from chunk to chunk: later alphabets begin with the earlier ones. In the chunks that
+    `iterate_log` gives, names stand in the order in which they appeared, not in sorted order as in the `Trajectory`
+    that `read_log` makes.
+
+    Attributes
+    ----------
+    start : int
+        How many steps of the log came before.
+    actions, observations : array of integers, shape (steps,)
+        Codes into ``action_names`` and ``observation_names``; of 16 bits where a reader made them.
+    episode_starts : array of int, shape (episodes that begin here,)
+        Steps of this chunk, counted from its first, at which an episode begins. Unless the first is 0, the chunk
+        goes on with the episode before: windows reach back into the chunks before it, as far as that episode does.
+    rewards, probabilities : array of float, shape (steps,), or None
+    terminated : array of bool, shape (steps,), or None
+    first_observations : array of int, shape (episodes that begin here,), or None
+        Codes into ``first_observation_names``.
+
+    Examples
+    --------
+    >>> import io, unlatch
+    >>> text = b"action,observation\\nleft,dark\\nright,dark\\nleft,light\\n"
+    >>> for chunk in unlatch.iterate_log(io.BytesIO(text), chunk=2):
+    ...     print(chunk.start, chunk.observations.tolist(), chunk.episode_starts.tolist())
+    0 [0, 0] [0]
+    2 [1] []
+    >>> chunk.observation_names
+    ('dark', 'light')
+    """
 
     start: int
-    actions: Ints
-    observations: Ints
+    actions: Array
+    observations: Array
     episode_starts: Ints
     action_names: tuple[str, ...]
     observation_names: tuple[str, ...]
@@ -73,10 +66,26 @@ class LogPiece:
     def __len__(self) -> int:
         return len(self.actions)
 
+    def part(self, start: int, stop: int) -> LogChunk:
+        """The steps from ``start`` up to ``stop`` of this chunk."""
+        first, last = np.searchsorted(self.episode_starts, (start, stop))
+        first_observations = self.first_observations
+        return replace(
+            self,
+            start=self.start + start,
+            actions=self.actions[start:stop],
+            observations=self.observations[start:stop],
+            episode_starts=self.episode_starts[first:last] - start,
+            rewards=None if self.rewards is None else self.rewards[start:stop],
+            probabilities=None if self.probabilities is None else self.probabilities[start:stop],
+            terminated=None if self.terminated is None else self.terminated[start:stop],
+            first_observations=None if first_observations is None else first_observations[first:last],
+        )
 
-def pieces_of(log: Trajectory, size: int) -> Iterator[LogPiece]:
-    """A log in pieces of ``size`` steps, the last of fewer."""
-    whole = LogPiece(
+
+def chunks_of(log: Trajectory, size: int) -> Iterator[LogChunk]:
+    """A log in chunks of ``size`` steps, the last of fewer."""
+    whole = LogChunk(
         start=0,
         actions=log.actions,
         observations=log.observations,
@@ -90,31 +99,36 @@ def pieces_of(log: Trajectory, size: int) -> Iterator[LogPiece]:
         first_observation_names=log.first_observation_names,
     )
     for start in range(0, len(log), size):
-        yield part_of(whole, start, min(start + size, len(log)))
+        yield whole.part(start, min(start + size, len(log)))
 
 
-def part_of(chunk: Chunk, start: int, stop: int) -> LogPiece:
-    """The steps from ``start`` up to ``stop`` of a chunk."""
-    first, last = np.searchsorted(chunk.episode_starts, (start, stop))
-    shown = chunk.first_observations
-    return LogPiece(
-        start=chunk.start + start,
-        actions=chunk.actions[start:stop],
-        observations=chunk.observations[start:stop],
-        episode_starts=chunk.episode_starts[first:last] - start,
-        action_names=chunk.action_names,
-        observation_names=chunk.observation_names,
-        rewards=None if chunk.rewards is None else chunk.rewards[start:stop],
-        probabilities=None if chunk.probabilities is None else chunk.probabilities[start:stop],
-        terminated=None if chunk.terminated is None else chunk.terminated[start:stop],
-        first_observations=None if shown is None else shown[first:last],
-        first_observation_names=chunk.first_observation_names,
+def own_copy(chunk: LogChunk) -> LogChunk:
+    """With arrays of its own: a slice would keep the whole that it is a slice of."""
+    arrays: dict[str, Any] = {
+        name: value.copy() for name, value in vars(chunk).items() if isinstance(value, np.ndarray)
+    }
+    return replace(chunk, **arrays)
+
+
+def concatenated(chunks: Sequence[LogChunk]) -> LogChunk:
+    """Chunks that follow each other as one."""
+    if len(chunks) == 1:
+        return chunks[0]
+    first, last = chunks[0], chunks[-1]
+    return replace(
+        last,
+        start=first.start,
+        actions=np.concatenate([chunk.actions for chunk in chunks]),
+        observations=np.concatenate([chunk.observations for chunk in chunks]),
+        episode_starts=np.concatenate([chunk.episode_starts + chunk.start - first.start for chunk in chunks]),
+        rewards=column(chunks, "rewards"),
+        probabilities=column(chunks, "probabilities"),
+        terminated=column(chunks, "terminated"),
+        first_observations=column(chunks, "first_observations"),
     )
 
 
-def own_copy(piece: LogPiece) -> LogPiece:
-    """With arrays of its own: a slice would keep the whole that it is a slice of."""
-    arrays: dict[str, Any] = {
-        name: value.copy() for name, value in vars(piece).items() if isinstance(value, np.ndarray)
-    }
-    return replace(piece, **arrays)
+def column(chunks: Sequence[LogChunk], name: str) -> Any:
+    """One field of all chunks; None unless all have it."""
+    parts = [getattr(chunk, name) for chunk in chunks]
+    return None if any(part is None for part in parts) else np.concatenate(parts)

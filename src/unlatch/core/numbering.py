@@ -8,7 +8,7 @@ import numpy as np
 
 from unlatch.arrays import Floats, Ints
 from unlatch.core.alphabet import refuse_continuous
-from unlatch.core.chunks import Chunk
+from unlatch.core.chunks import LogChunk
 from unlatch.core.trajectory import format_reward
 from unlatch.errors import DataError
 
@@ -37,7 +37,7 @@ class SymbolNumbers:
     def __len__(self) -> int:
         return len(self._symbols)
 
-    def number(self, chunk: Chunk) -> Ints:
+    def number(self, chunk: LogChunk) -> Ints:
         """The symbol of every step."""
         self._refuse_mixed(chunk)
         actions, shown = self._codes("action", chunk), self._codes("observation", chunk)
@@ -60,7 +60,7 @@ class SymbolNumbers:
             found.append((self.action_names[action], self.observation_names[observation], reward))
         return found
 
-    def _refuse_mixed(self, chunk: Chunk) -> None:
+    def _refuse_mixed(self, chunk: LogChunk) -> None:
         if not len(chunk):
             return
         rewarded = chunk.rewards is not None
@@ -71,7 +71,7 @@ class SymbolNumbers:
             )
         self.rewarded = rewarded
 
-    def _codes(self, kind: str, chunk: Chunk) -> Any:
+    def _codes(self, kind: str, chunk: LogChunk) -> Any:
         """The codes of a chunk among all names so far, of which it may bring more."""
         known, names = getattr(self, f"{kind}_names"), getattr(chunk, f"{kind}_names")
         codes = np.asarray(getattr(chunk, f"{kind}s"))

@@ -25,10 +25,6 @@ class Block(Protocol):
     def name(self) -> str:
         """The file and the rows, as messages call it."""
 
-    @property
-    def identity(self) -> Any:
-        """What its steps depend on: the files as they are, and how they are read."""
-
     def read(self) -> Any:
         """Its steps."""
 

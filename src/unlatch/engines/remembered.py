@@ -75,7 +75,8 @@ class Remembered:
                 yield pickle.loads(kept)
 
     def _place(self, task: Task, block: Block, given: tuple[Any, ...]) -> Path:
-        made_from = (version("unlatch"), f"{task.__module__}.{task.__qualname__}", block.identity, given)
+        identity = getattr(block, "identity", block)  # of a block in files: these as they are
+        made_from = (version("unlatch"), f"{task.__module__}.{task.__qualname__}", identity, given)
         return self.folder / f"{_digest(pickle.dumps(made_from)).hex()}.result"
 
 

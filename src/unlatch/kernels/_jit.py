@@ -157,8 +157,8 @@ with_item: Any = _with_item if config.DISABLE_JIT else tuple_setitem  # type: ig
 
 def _zeros_at_the_end(word: Any) -> int:
     """The zero bits below the lowest one: what numba's ``trailing_zeros`` is to compiled code."""
-    return (int(word) & -int(word)).bit_length() - 1
+    return (int(word) & -int(word)).bit_length() - 1 if word else 64
 
 
 trailing_zeros: Any = _zeros_at_the_end if config.DISABLE_JIT else _trailing_zeros  # type: ignore[attr-defined]
-"""How many zero bits a word ends in; of a word that is not zero."""
+"""How many zero bits a word of 64 ends in."""

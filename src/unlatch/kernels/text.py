@@ -42,6 +42,18 @@ WORD = 8
 KEY_WORDS = 3
 """Words that a symbol may have to be told by them alone."""
 
+LINE_WORDS = 4
+"""Words that a line may have, with its end, to be told by them alone."""
+
+LINE_MASKS = np.array(
+    [
+        [(1 << min(max(8 * (size + 1 - WORD * word), 0), 64)) - 1 for word in range(LINE_WORDS)]
+        for size in range(WORD * LINE_WORDS + 1)
+    ],
+    dtype=np.uint64,
+)
+"""What is left of the words of a line with so many bytes before its end, which is left too."""
+
 UNKNOWN, EMPTY = -2, -1
 """The code of a cell that the table of keys does not know, and of an empty one."""
 
@@ -50,6 +62,80 @@ _HIGHS = np.uint64(0x8080808080808080)
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 _ONE, _SEVEN, _EIGHT, _SHIFT = np.uint64(1), np.uint64(7), np.uint64(8), np.uint64(29)
 _ZERO = np.uint64(0)
+_ENDS_OF_LINES = np.uint64(LF) * _ONES
+_MIX_1, _MIX_2, _MIX_3 = (
+    np.uint64(0xC2B2AE3D27D4EB4F),
+    np.uint64(0x165667B19E3779F9),
+    np.uint64(0x85EBCA77C2B2AE63),
+)
+
+
+@kernel
+def match_lines(words, stop, position, masks, keys, found, begin):  # type: ignore[no-untyped-def]
+    """Look up whole lines, as long as each is one of those in ``keys``.
+
+    ``found[r]`` receives the slot of a line, from ``begin`` on until it is full. ``words`` and ``stop`` are as for
+    `scan_rows`, ``masks`` are `LINE_MASKS`. Stops before a line that is not known, which a longer one never is, and
+    where fewer bytes are left than a line may have. Nothing depends on how long a line is until it is
+    compared: a guess of the processor that fails would cost as much as all the rest.
+
+    Returns (position of the next line, entries of ``found`` that are filled).
+    """
+    mask = keys.shape[0] - 1
+    last = stop - WORD * LINE_WORDS
+    rows = begin
+    while rows < found.shape[0] and position <= last:
+        w0 = words[position]
+        w1 = words[position + WORD]
+        w2 = words[position + 2 * WORD]
+        w3 = words[position + 3 * WORD]
+        x = w0 ^ _ENDS_OF_LINES
+        hit_0 = (x - _ONES) & ~x & _HIGHS
+        x = w1 ^ _ENDS_OF_LINES
+        hit_1 = (x - _ONES) & ~x & _HIGHS
+        x = w2 ^ _ENDS_OF_LINES
+        hit_2 = (x - _ONES) & ~x & _HIGHS
+        x = w3 ^ _ENDS_OF_LINES
+        hit_3 = (x - _ONES) & ~x & _HIGHS
+        size = np.int64(trailing_zeros(hit_3)) >> 3
+        size = (np.int64(trailing_zeros(hit_2)) >> 3) + (hit_2 == _ZERO) * size
+        size = (np.int64(trailing_zeros(hit_1)) >> 3) + (hit_1 == _ZERO) * size
+        size = (np.int64(trailing_zeros(hit_0)) >> 3) + (hit_0 == _ZERO) * size
+        w0 &= masks[size, 0]
+        w1 &= masks[size, 1]
+        w2 &= masks[size, 2]
+        w3 &= masks[size, 3]
+        value = (w0 * _MIX) ^ (w1 * _MIX_1) ^ (w2 * _MIX_2) ^ (w3 * _MIX_3)
+        slot = np.int64(value >> _SHIFT) & mask
+        while (
+            (keys[slot, 0] ^ w0) | (keys[slot, 1] ^ w1) | (keys[slot, 2] ^ w2) | (keys[slot, 3] ^ w3)
+        ) != _ZERO:
+            if keys[slot, 0] == _ZERO:
+                return position, rows
+            slot = (slot + 1) & mask
+        found[rows] = slot
+        position += size + 1
+        rows += 1
+    return position, rows
+
+
+@kernel
+def enter_line(keys, w0, w1, w2, w3):  # type: ignore[no-untyped-def]
+    """Enter a line with its end, none of whose bytes is zero, into the table that `match_lines` looks in; there must
+    be room.
+
+    Returns its slot.
+    """
+    mask = keys.shape[0] - 1
+    value = (w0 * _MIX) ^ (w1 * _MIX_1) ^ (w2 * _MIX_2) ^ (w3 * _MIX_3)
+    slot = np.int64(value >> _SHIFT) & mask
+    while keys[slot, 0] != _ZERO:
+        slot = (slot + 1) & mask
+    keys[slot, 0] = w0
+    keys[slot, 1] = w1
+    keys[slot, 2] = w2
+    keys[slot, 3] = w3
+    return slot
 
 
 @kernel

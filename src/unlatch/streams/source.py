@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from unlatch.core.chunks import Chunk, LogPiece, part_of
+from unlatch.core.chunks import LogChunk, concatenated
 from unlatch.errors import DataError, StorageError, UsageError
 from unlatch.files.atomic import checked_path
 from unlatch.files.logs.arrow import arrow_library
-from unlatch.files.logs.chunks import LogChunk
 from unlatch.files.logs.read import iterate_log
 from unlatch.files.logs.sources import parts_of
 
@@ -89,11 +88,11 @@ class FileBlock:
     def __len__(self) -> int:
         return sum(rows for _, _, rows in self.parts)
 
-    def read(self) -> LogPiece:
+    def read(self) -> LogChunk:
         """Its steps, in alphabets of their own."""
         return self.read_with_edges()[0]
 
-    def read_with_edges(self) -> tuple[LogPiece, Edges]:
+    def read_with_edges(self) -> tuple[LogChunk, Edges]:
         """Its steps, and what its first and last rows say about episodes."""
         tables = [_rows(*part) for part in self.parts]
         chunks = list(iterate_log(tables, chunk=max(len(self), 1), **self.options))
@@ -102,7 +101,7 @@ class FileBlock:
                 f"{self.name}: {sum(map(len, chunks))} steps in {len(self)} rows; rows that are no steps (first "
                 "observations, gaps) can be read by this process only: leave the engine out"
             )
-        piece = part_of(chunks[0], 0, len(self))
+        piece = chunks[0]
         starts = piece.episode_starts[1:] if self.continues else piece.episode_starts
         begin, end = tables[0].slice(0, 1), tables[-1].slice(len(tables[-1]) - 1, 1)
         edges = Edges(self._cell(begin, "episode"), self._cell(end, "episode"), self._ended(end))
@@ -247,37 +246,17 @@ def read_ahead(chunks: Iterator[Any]) -> Iterator[Any]:
             yield chunk
 
 
-def _without_a_crumb(chunks: Iterator[LogChunk]) -> Iterator[Any]:
-    waiting: Any = None
+def _without_a_crumb(chunks: Iterator[LogChunk]) -> Iterator[LogChunk]:
+    waiting: LogChunk | None = None
     for chunk in chunks:
         if waiting is not None and len(chunk) < _LEAST:
-            waiting = _joined(waiting, chunk)
+            waiting = concatenated([waiting, chunk])
             continue
         if waiting is not None:
             yield waiting
         waiting = chunk
     if waiting is not None:
         yield waiting
-
-
-def _joined(one: Chunk, other: Chunk) -> LogPiece:
-    def both(name: str) -> Any:
-        columns = getattr(one, name), getattr(other, name)
-        return None if columns[0] is None or columns[1] is None else np.concatenate(columns)
-
-    return LogPiece(
-        start=one.start,
-        actions=both("actions"),
-        observations=both("observations"),
-        episode_starts=np.concatenate([one.episode_starts, other.episode_starts + len(one)]),
-        action_names=other.action_names,
-        observation_names=other.observation_names,
-        rewards=both("rewards"),
-        probabilities=both("probabilities"),
-        terminated=both("terminated"),
-        first_observations=both("first_observations"),
-        first_observation_names=other.first_observation_names,
-    )
 
 
 def known_beginnings(

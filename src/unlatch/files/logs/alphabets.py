@@ -28,6 +28,7 @@ class GrowingAlphabet:
         self._codes: dict[str, int] = {}
         self._origins: dict[str, tuple[int, str]] = {}
         self._table = np.zeros(0, dtype=np.int32)
+        self._same = 0  # codes of the table, from 0 on, that are ours too
         self._known: tuple[str, ...] = ()
 
     def __len__(self) -> int:
@@ -43,6 +44,7 @@ class GrowingAlphabet:
     def enter_table(self) -> None:
         """Another table begins, with a numbering of its own."""
         self._table = np.zeros(0, dtype=np.int32)
+        self._same = 0
 
     def codes(
         self, codes: Ints, tokens: Sequence[str], seen: Sequence[int], place: Place, column: int, rows: int
@@ -53,6 +55,8 @@ class GrowingAlphabet:
             self._table = np.concatenate([self._table, more])
         from unlatch.kernels.text import look_up
 
+        if codes.dtype == np.int16 and self._same == len(tokens) == len(self._names):
+            return codes.view(CODE)
         result = np.empty(len(codes), dtype=np.int16)
         places = codes.view(f"u{codes.itemsize}")  # none is negative: of unsigned numbers nobody asks
         if look_up(self._table, places, result):
@@ -63,6 +67,8 @@ class GrowingAlphabet:
                     f"{place.where}, column {place.names[column]!r}", len(self), rows + len(codes)
                 )
             look_up(self._table, places, result)
+            same = np.flatnonzero(self._table != np.arange(len(self._table)))
+            self._same = int(same[0]) if len(same) else len(self._table)
         return result.view(CODE)
 
     def _entered(self, token: str, place: Place, line: int, column: int) -> int:

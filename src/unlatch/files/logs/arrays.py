@@ -3,25 +3,28 @@ piece at a time, and only after what the headers declare has been compared with 
 
 from __future__ import annotations
 
-import errno
 import io
 import sys
-import warnings
 import zipfile
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from tokenize import TokenError
+from contextlib import ExitStack
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
-from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from unlatch.arrays import Ints
 from unlatch.core.diagnostics import Diagnostics
 from unlatch.core.progress import report
 from unlatch.errors import DataError, ResourceLimitError
+from unlatch.files.arrays import (
+    Declared,
+    declared_by,
+    exactly,
+    members_of,
+    refuse_unless_as_long,
+    refusing_damage,
+)
 from unlatch.files.logs.columns import (
     ACTION,
     PROBABILITY,
@@ -51,63 +54,7 @@ _BOMB_BYTES = 1 << 30
 _BOMB_RATIO = 200
 """An archive that unpacks to more bytes than that, and to so many times its size, is refused."""
 
-_DAMAGED = (
-    zipfile.BadZipFile,
-    zlib.error,
-    EOFError,
-    ValueError,
-    NotImplementedError,
-    RuntimeError,
-    SyntaxError,
-    TokenError,
-    KeyError,
-    IndexError,
-    OverflowError,
-    TypeError,
-    MemoryError,
-    RecursionError,
-)
-"""What zipfile and numpy raise about archives and headers that are not what they say."""
-
-
-@contextmanager
-def _damaged(where: str, kind: str) -> Iterator[None]:
-    try:
-        yield
-    except (DataError, ResourceLimitError):
-        raise
-    except (*_DAMAGED, OSError) as error:
-        if isinstance(error, OSError) and error.errno != errno.EINVAL:  # a position before the beginning
-            raise
-        said = " ".join(str(error).split())[:200]
-        raise DataError(
-            f"{where}: cannot be read as {kind}: {said} ({type(error).__name__}); it is damaged, cut off or of another "
-            "kind: write it anew with numpy.savez(..., action=..., observation=...)"
-        ) from None
-
-
-class _Header(NamedTuple):
-    shape: tuple[int, ...]
-    fortran_order: bool
-    dtype: np.dtype[Any]
-
-
-def _header(handle: Any, where: str) -> _Header:
-    """What an array declares; nothing of it is read yet."""
-    version = npy.read_magic(handle)
-    readers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
-    if version not in readers:
-        raise DataError(f"{where}: version {version} of the format of arrays; 1.0 and 2.0 are read")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about headers of another Python, which are right all the same
-        shape, fortran_order, dtype = readers[version](handle, max_header_size=_LONGEST_HEADER)
-    if dtype.hasobject:
-        raise DataError(
-            f"{where}: holds Python objects, which would have to be unpickled: refused. Store numbers or text"
-        )
-    if any(size < 0 for size in shape):
-        raise DataError(f"{where}: a shape of {shape}")
-    return _Header(tuple(shape), bool(fortran_order), dtype)
+_REMEDY = "write it anew with numpy.savez(..., action=..., observation=...)"
 
 
 class _Column(NamedTuple):
@@ -119,14 +66,7 @@ class _Column(NamedTuple):
     names: Sequence[str] | None
 
     def read(self, rows: int) -> Array:
-        return np.frombuffer(_exactly(self.handle, rows * self.dtype.itemsize), dtype=self.dtype)
-
-
-def _exactly(handle: Any, size: int) -> bytes:
-    data: bytes = handle.read(size)
-    if len(data) < size:
-        raise EOFError(f"{size - len(data)} bytes are missing")
-    return data
+        return np.frombuffer(exactly(self.handle, rows * self.dtype.itemsize), dtype=self.dtype)
 
 
 class ArrayReader:
@@ -149,7 +89,7 @@ class ArrayReader:
 
     def batches(self) -> Iterator[RowBatch]:
         while True:
-            with _damaged(self.place.where, "arrays"):
+            with refusing_damage(self.place.where, "arrays", _REMEDY):
                 piece = next(self._pieces, None)
             if piece is None:
                 return
@@ -246,7 +186,7 @@ class ArrayReader:
 
 def npz_table(handle: BinaryIO, where: str, roles: Roles, stack: ExitStack) -> ArrayReader:
     """An archive with one array a column; what it opens is closed with ``stack``."""
-    with _damaged(where, "NPZ"):
+    with refusing_damage(where, "NPZ", _REMEDY):
         archive = stack.enter_context(zipfile.ZipFile(handle))
         members = _members(archive, where)
         listed = [
@@ -266,20 +206,10 @@ def npz_table(handle: BinaryIO, where: str, roles: Roles, stack: ExitStack) -> A
 
 
 def _members(archive: zipfile.ZipFile, where: str) -> dict[str, zipfile.ZipInfo]:
-    """The arrays of an archive by name. Nothing is ever unpacked to the disk."""
-    members: dict[str, zipfile.ZipInfo] = {}
-    for info in archive.infolist():
-        name = info.filename.removesuffix(".npy")
-        if not info.filename.endswith(".npy") or not name or "/" in name or "\\" in name:
-            raise DataError(
-                f"{where}: holds {info.filename[:80]!r}; an archive of arrays holds .npy files and no folders"
-            )
-        if name in members:
-            raise DataError(f"{where}: more than one array is called {name!r}; rename all but one")
-        if info.flag_bits & 1:
-            raise DataError(f"{where}: {name!r} is encrypted")
-        archive.open(info).close()  # its name stands twice in the archive, and both must agree
-        members[name] = info
+    """The arrays of an archive by name."""
+    members = {
+        name.removesuffix(".npy"): info for name, info in members_of(archive, where, stored=False).items()
+    }
     if not members:
         raise DataError(f"{where}: no data")
     if archive.comment.startswith(CONTENTS) and archive.comment != contents_of(members):
@@ -316,7 +246,7 @@ def _member(
             declared = _flat(listing, info, place)
             if declared.dtype.kind != "U" or declared.dtype.itemsize == 0:
                 raise DataError(f"{place}: holds {declared.dtype}; expected text")
-            data = _exactly(listing, declared.shape[0] * declared.dtype.itemsize)
+            data = exactly(listing, declared.shape[0] * declared.dtype.itemsize)
             listing.read(1)  # to the end, where the checksum is
             listed = np.frombuffer(data, dtype=declared.dtype)
             if not _is_text(listed):
@@ -333,18 +263,14 @@ def _is_text(values: Array) -> bool:
     return bool(points.max() <= sys.maxunicode)
 
 
-def _flat(handle: Any, info: zipfile.ZipInfo, place: str) -> _Header:
+def _flat(handle: Any, info: zipfile.ZipInfo, place: str) -> Declared:
     """The header of an array of one dimension, which must be as long as it says."""
-    header = _header(handle, place)
+    header = declared_by(handle, place)
     if len(header.shape) != 1 or header.dtype.names is not None or header.dtype.subdtype is not None:
         raise DataError(
             f"{place}: has the shape {header.shape} of {header.dtype}; expected one entry per step"
         )
-    there = info.file_size - handle.tell()
-    if there != header.shape[0] * header.dtype.itemsize:
-        raise DataError(
-            f"{place}: declares {header.shape[0]} entries of {header.dtype}, but has {there} bytes for them"
-        )
+    refuse_unless_as_long(header, info.file_size - handle.tell(), place)
     return header
 
 
@@ -361,19 +287,12 @@ def _npz_pieces(parts: dict[int, _Column], rows: int) -> Iterator[dict[int, Arra
 
 def npy_table(handle: BinaryIO, size: int, where: str, roles: Roles) -> ArrayReader:
     """One array: with named fields, or of two to four columns of numbers (action, observation, reward, episode)."""
-    with _damaged(where, "NPY"):
-        header = _header(handle, where)
-        count = 1
-        for length in header.shape:
-            count *= length
-        there = size - handle.tell()
-        if there != count * header.dtype.itemsize:
-            raise DataError(
-                f"{where}: declares {header.shape} entries of {header.dtype}, but has {there} bytes for them"
-            )
+    with refusing_damage(where, "NPY", _REMEDY):
+        header = declared_by(handle, where)
+        refuse_unless_as_long(header, size - handle.tell(), where)
     if header.dtype.names is not None and len(header.shape) == 1:
         columns = by_name(list(header.dtype.names), roles, where)
-        return ArrayReader(columns, where, count, _records(handle, header, columns), {})
+        return ArrayReader(columns, where, header.shape[0], _records(handle, header, columns), {})
     if len(header.shape) != 2 or header.dtype.names is not None or header.shape[1] < 2:
         raise DataError(
             f"{where}: has the shape {header.shape} of {header.dtype}; expected named fields (action, "
@@ -384,15 +303,15 @@ def npy_table(handle: BinaryIO, size: int, where: str, roles: Roles) -> ArrayRea
     return ArrayReader(columns, where, header.shape[0], _table_rows(handle, header, columns), {})
 
 
-def _records(handle: BinaryIO, header: _Header, columns: Any) -> Iterator[dict[int, Array]]:
+def _records(handle: BinaryIO, header: Declared, columns: Any) -> Iterator[dict[int, Array]]:
     rows = header.shape[0]
     for start in range(0, rows, ROWS_PER_BATCH):
-        data = _exactly(handle, min(ROWS_PER_BATCH, rows - start) * header.dtype.itemsize)
+        data = exactly(handle, min(ROWS_PER_BATCH, rows - start) * header.dtype.itemsize)
         table = np.frombuffer(data, dtype=header.dtype)
         yield {column: table[columns.names[column]] for column in columns.present}
 
 
-def _table_rows(handle: BinaryIO, header: _Header, columns: Any) -> Iterator[dict[int, Array]]:
+def _table_rows(handle: BinaryIO, header: Declared, columns: Any) -> Iterator[dict[int, Array]]:
     rows, width = header.shape
     item, begin = header.dtype.itemsize, handle.tell()
     for start in range(0, rows, ROWS_PER_BATCH):
@@ -401,10 +320,10 @@ def _table_rows(handle: BinaryIO, header: _Header, columns: Any) -> Iterator[dic
             parts = []
             for field in range(width):
                 handle.seek(begin + (field * rows + start) * item, io.SEEK_SET)
-                parts.append(np.frombuffer(_exactly(handle, size * item), dtype=header.dtype))
+                parts.append(np.frombuffer(exactly(handle, size * item), dtype=header.dtype))
             table = np.stack(parts, axis=1)
         else:
-            table = np.frombuffer(_exactly(handle, size * width * item), dtype=header.dtype).reshape(
+            table = np.frombuffer(exactly(handle, size * width * item), dtype=header.dtype).reshape(
                 size, width
             )
         yield {column: table[:, columns.wanted[column]] for column in columns.present}

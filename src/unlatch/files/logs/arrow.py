@@ -19,6 +19,7 @@ from unlatch.core.diagnostics import Diagnostics
 from unlatch.core.progress import report
 from unlatch.errors import DataError, MissingDependencyError, ResourceLimitError, UnlatchError
 from unlatch.files.logs.columns import (
+    EPISODE,
     PROBABILITY,
     REWARD,
     STEP,
@@ -28,7 +29,7 @@ from unlatch.files.logs.columns import (
     Roles,
     by_name,
 )
-from unlatch.files.logs.rows import Answers, Numbers, Place, RowBatch
+from unlatch.files.logs.rows import NOTHING, Answers, Numbers, Place, RowBatch
 from unlatch.files.logs.values import Tokens, answers_of, answers_of_texts, noting_floats, numbers_of
 
 __all__ = ["COLUMNS_KEY", "ArrowReader", "arrow_library", "feather_table", "memory_table", "parquet_table"]
@@ -101,6 +102,7 @@ class ArrowReader:
             for column in self.columns.present
             if column not in (REWARD, PROBABILITY, STEP, TERMINATED, TRUNCATED)
         }
+        self._dictionaries: dict[int, tuple[Any, NDArray[np.int16]]] = {}
         self._rows = 0
 
     def batches(self) -> Iterator[RowBatch]:
@@ -141,8 +143,10 @@ class ArrowReader:
             answers=answers,
         )
 
-    def _symbols(self, array: Any, lines: Ints, column: int) -> Ints:
+    def _symbols(self, array: Any, lines: Ints, column: int) -> Any:
         import pyarrow as pa
+
+        from unlatch.kernels.text import look_up
 
         kind, tokens = array.type, self._tokens[column]
         if pa.types.is_null(kind):
@@ -151,11 +155,25 @@ class ArrowReader:
             return tokens.of_integers(*_values(array), lines)
         if pa.types.is_floating(kind):
             return tokens.of_floats(*_values(array), lines)
-        if _is_plain_dictionary(pa, array):
-            entries = array.dictionary
-            return tokens.of_entries(array.indices.to_numpy(), entries, _Texts(entries), lines)
-        coded = self._coded(array, column)
-        return tokens.of_codes(coded[0], coded[1], lines)
+        plain = pa.types.is_dictionary(kind) and not array.indices.null_count
+        if not plain or column == EPISODE:
+            return tokens.of_codes(*self._coded(array, column), lines)
+        known = self._dictionaries.get(column)
+        if known is not None and array.dictionary.equals(known[0]):
+            found, indices = np.empty(len(array), dtype=np.int16), array.indices.to_numpy()
+            places = indices.view(f"u{indices.itemsize}")  # validated: none is negative
+            if not look_up(known[1], places, found):
+                return found
+        return self._learned(array, lines, column)
+
+    def _learned(self, array: Any, lines: Ints, column: int) -> Ints:
+        """The codes of a column with a dictionary, and for the next batches what each of its entries is."""
+        indices, texts = self._coded(array, column)
+        codes = self._tokens[column].of_codes(indices, texts, lines)
+        table = np.full(len(array.dictionary), NOTHING, dtype=np.int16)
+        table[indices[indices >= 0]] = codes[indices >= 0]
+        self._dictionaries[column] = array.dictionary, table
+        return codes
 
     def _coded(self, array: Any, column: int) -> tuple[Ints, Sequence[str]]:
         """Codes of a column of texts, and the texts; -1 where there is none."""
@@ -217,17 +235,6 @@ class ArrowReader:
             f"{self.place.where}, column {name!r}: holds {str(kind)[:80]}; expected {expected}: convert it first",
             field=name,
         )
-
-
-def _is_plain_dictionary(pa: Any, array: Any) -> bool:
-    """Whether a column is made of codes of texts, and no cell is missing: what most files of logs hold."""
-    kind = array.type
-    return bool(
-        pa.types.is_dictionary(kind)
-        and _is_text(pa, kind.value_type)
-        and array.null_count == 0
-        and array.dictionary.null_count == 0
-    )
 
 
 class _Texts(Sequence[str]):

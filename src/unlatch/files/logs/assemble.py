@@ -11,11 +11,11 @@ import numpy as np
 
 from unlatch.arrays import Flags, Floats, Ints
 from unlatch.core.alphabet import refuse_continuous
+from unlatch.core.chunks import LogChunk
 from unlatch.core.diagnostics import Diagnostics
 from unlatch.core.trajectory import CHANCE_RANGE
 from unlatch.errors import DataError
 from unlatch.files.logs.alphabets import GrowingAlphabet, noting_variants
-from unlatch.files.logs.chunks import LogChunk
 from unlatch.files.logs.columns import (
     ACTION,
     EPISODE,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from unlatch.arrays import Ints
+from unlatch.arrays import Flags, Floats, Ints
 from unlatch.core.alphabet import MAX_SYMBOLS, refuse_continuous
 from unlatch.core.checks import MAX_NAME_BYTES
 from unlatch.core.diagnostics import Diagnostics
@@ -49,6 +49,13 @@ _NOT_PLAIN = (ord('"'), ord("\r"), 0)
 
 _SLOTS = 1 << 10
 """Places in a table of short symbols, of which half are used: so few that they stay in the processor's cache."""
+
+_LINE_BYTES = text.WORD * text.LINE_WORDS
+_LINES = 1 << 12
+"""Places in the table of lines, of which half are used."""
+
+_ENOUGH_LINES, _USES_OF_A_LINE = 64, 16
+"""After so many different lines each must have come as often, or looking them up is not worth it."""
 
 _NUMBERS = (REWARD, PROBABILITY, STEP)
 _ANSWERS = (TERMINATED, TRUNCATED)
@@ -146,6 +153,93 @@ class _Keys:
         self._learned[column] = len(tokens)
 
 
+class _KnownLines:
+    """Whole lines that came before, and what was read from each: most logs have few different ones.
+
+    ``rows`` lines have been looked up and not yet been taken. Not ``useful`` any more once lines turn out to be
+    mostly different, as those with numbers of episodes or steps are, or of another form than short ones that are a row
+    each.
+    """
+
+    def __init__(self, *, useful: bool) -> None:
+        self.useful = useful
+        self.rows = 0
+        self._keys = np.zeros((_LINES, text.LINE_WORDS), dtype=np.uint64)
+        self._found = np.zeros(ROWS_PER_CALL, dtype=np.int16)
+        self._entered = 0
+        self._matched = 0
+        self._symbols: dict[int, NDArray[Any]] = {}  # narrow codes: they are as many as rows
+        self._numbers: dict[int, tuple[Floats, Flags]] = {}
+        self._answers: dict[int, NDArray[np.int8]] = {}
+        self._shown: dict[tuple[int, int], str] = {}
+
+    @property
+    def is_full(self) -> bool:
+        """Whether what was found has to be taken before there is room for more."""
+        return self.rows == len(self._found)
+
+    def match(self, data: Bytes, position: int) -> int:
+        """Look up lines from ``position`` on, as far as they are known; where the next begins."""
+        with np.errstate(over="ignore"):  # where kernels are plain Python
+            position, rows = text.match_lines(
+                _words(data), len(data), position, text.LINE_MASKS, self._keys, self._found, self.rows
+            )
+        self._matched += rows - self.rows
+        self.rows = rows
+        return position
+
+    def enter(self, line: bytes, row: RowBatch) -> None:
+        """The only row of ``row`` is what ``line`` says."""
+        self._entered += 1
+        rare = self._entered >= _ENOUGH_LINES and self._matched < _USES_OF_A_LINE * self._entered
+        self.useful = not rare and self._entered <= _LINES // 2
+        words = np.frombuffer(line.ljust(_LINE_BYTES, b"\0"), dtype="<u8")
+        with np.errstate(over="ignore"):
+            slot = text.enter_line(self._keys, *words)
+        for column, codes in row.symbols.items():
+            self._symbols.setdefault(column, np.zeros(_LINES, dtype=np.int16))[slot] = codes[0]
+        for column, numbers in row.numbers.items():
+            values, empty = self._numbers.setdefault(column, (np.zeros(_LINES), np.zeros(_LINES, dtype=bool)))
+            values[slot], empty[slot] = numbers.values[0], numbers.empty[0]
+            self._shown[column, slot] = numbers.shown(0)
+        for column, answers in row.answers.items():
+            self._answers.setdefault(column, np.zeros(_LINES, dtype=np.int8))[slot] = answers.values[0]
+            self._shown[column, slot] = answers.shown(0)
+
+    def taken(
+        self, lines: Ints, tokens: Mapping[int, Sequence[str]], seen: Mapping[int, Sequence[int]]
+    ) -> RowBatch:
+        """The rows that were found; there are none then."""
+        slots = self._found[: self.rows].copy()
+        self.rows = 0
+
+        def shown(column: int) -> Callable[[int], str]:
+            return lambda row: self._shown[column, int(slots[row])]
+
+        return RowBatch(
+            lines=lines,
+            symbols={c: _looked_up(table, slots) for c, table in self._symbols.items()},
+            tokens=tokens,
+            seen=seen,
+            numbers={
+                c: Numbers(values[slots], empty[slots], shown(c))
+                for c, (values, empty) in self._numbers.items()
+            },
+            answers={c: Answers(table[slots], shown(c)) for c, table in self._answers.items()},
+        )
+
+
+def _looked_up(table: NDArray[Any], slots: NDArray[np.int16]) -> NDArray[Any]:
+    found = np.empty(len(slots), dtype=table.dtype)
+    text.look_up(table, slots, found)
+    return found
+
+
+def _words(data: Bytes) -> Any:
+    """The eight bytes from every position on as one number, the first the lowest."""
+    return np.ndarray(shape=(len(data) - text.WORD + 1,), dtype=np.dtype("<u8"), buffer=data, strides=(1,))
+
+
 class DelimitedReader:
     """The rows of a delimited text that comes in blocks. A `RowSource`.
 
@@ -183,18 +277,18 @@ class DelimitedReader:
         self._codes = np.zeros((len(columns.wanted), ROWS_PER_CALL), dtype=np.int64)
         known = [column for column in self._tables if column not in (EPISODE, *_ANSWERS)]
         self._keys = _Keys(len(columns.wanted), known)
+        self._known = _KnownLines(useful=not {EPISODE, STEP} & set(columns.present))
         self._rows = 0
 
     def batches(self) -> Iterator[RowBatch]:
         """Read to the end."""
         rest = b""
         for block in self._blocks:
-            data = bytearray(rest)
-            data += block
-            rest = yield from self._read_block(data, final=False)
+            rest = yield from self._read_block(rest, block, final=False)
             if len(rest) > MAX_ROW_BYTES:
                 raise self._wrong_row(text.LONG_ROW, 0)
-        rest = yield from self._read_block(bytearray(rest), final=True)
+        rest = yield from self._read_block(rest, b"", final=True)
+        yield from self._known_rows()
         if rest:
             self.truncated_line = self.line
 
@@ -211,8 +305,62 @@ class DelimitedReader:
             "truncated_tail", f"line {line} has no line end and was dropped as cut off", steps=1, line=line
         )
 
-    def _read_block(self, block: bytearray, *, final: bool) -> Generator[RowBatch, None, bytes]:
-        """Give the whole rows of ``block``; what is left over are the bytes of a partial row.
+    def _read_block(self, rest: bytes, block: bytes, *, final: bool) -> Generator[RowBatch, None, bytes]:
+        """Give the whole rows of ``rest`` and ``block``; what is left over are the bytes of a partial row.
+
+        Lines that came before are looked up, and given once there are many; others are read. The line that begins in
+        ``rest`` is looked up in a copy that is as small as can be.
+        """
+        looked = 0
+        if rest and self._known.useful and len(block) >= 2 * _LINE_BYTES:
+            looked = yield from self._look_up(rest + block[: 2 * _LINE_BYTES], 0)
+        position = looked - len(rest)
+        if position < 0:
+            block, position = rest[looked:] + block, 0
+        if self._known.useful:
+            position = yield from self._look_up(block, position)
+            if self._known.useful and not final:
+                return block[position:]
+        yield from self._known_rows()
+        if position == len(block):
+            return b""
+        return (yield from self._read_rows(bytearray(block[position:]), final=final))
+
+    def _look_up(self, block: bytes, position: int) -> Generator[RowBatch, None, int]:
+        """Take the lines of ``block`` from ``position`` on that are known or can be; where the others begin."""
+        data = np.frombuffer(block, dtype=np.uint8)
+        while self._known.useful and len(block) - position >= _LINE_BYTES:
+            position = self._known.match(data, position)
+            if self._known.is_full:
+                yield from self._known_rows()
+            elif len(block) - position >= _LINE_BYTES:
+                self._learn(block[position : block.find(b"\n", position, position + _LINE_BYTES) + 1])
+        return position
+
+    def _learn(self, line: bytes) -> None:
+        """Read a line, so that it is known from now on. One that is too long is given as nothing."""
+        if not line:
+            self._known.useful = False
+            return
+        data = np.frombuffer(bytearray(line), dtype=np.uint8)
+        ended, position, _, rows, _, doubled = self._found(data, 0, self.line + self._known.rows, final=False)
+        if ended != text.COMPLETE or rows != 1 or position != len(line) or self._bounds[0, ACTION, 0] < 0:
+            self._known.useful = False  # for other lines there is another way
+            return
+        self._known.enter(line, self._batch(data, 1, doubled=doubled > 0, coded=False))
+
+    def _known_rows(self) -> Iterator[RowBatch]:
+        """The rows of the lines that were looked up since the last time."""
+        rows = self._known.rows
+        if rows:
+            tokens = {c: table.tokens for c, table in self._tables.items()}
+            seen = {c: table.seen for c, table in self._tables.items()}
+            yield self._known.taken(np.arange(self.line, self.line + rows), tokens, seen)
+            self.line += rows
+            self._rows += rows
+
+    def _read_rows(self, block: bytearray, *, final: bool) -> Generator[RowBatch, None, bytes]:
+        """The same for rows that have to be read.
 
         Plain rows are found and looked up at once; whatever is not plain is left to a kernel that knows the format.
         """
@@ -228,17 +376,8 @@ class DelimitedReader:
                     yield self._batch(data, rows, doubled=False, coded=True)
                     self.line += rows
             if rows < ROWS_PER_CALL and position < len(block):
-                ended, position, line, rows, fields, doubled = text.find_rows(
-                    data,
-                    position,
-                    self.line,
-                    final,
-                    self._delimiter,
-                    MAX_ROW_BYTES,
-                    self._column_of,
-                    self._bounds[0],
-                    self._bounds[1],
-                    self._lines,
+                ended, position, line, rows, fields, doubled = self._found(
+                    data, position, self.line, final=final
                 )
                 if rows:
                     yield self._batch(data, rows, doubled=doubled > 0, coded=False)
@@ -247,14 +386,29 @@ class DelimitedReader:
             raise self._wrong_row(ended, fields)
         return bytes(block[position:])
 
+    def _found(
+        self, data: Bytes, position: int, line: int, *, final: bool
+    ) -> tuple[int, int, int, int, int, int]:
+        """Find rows of any form: what `find_rows` returns."""
+        found: tuple[int, int, int, int, int, int] = text.find_rows(
+            data,
+            position,
+            line,
+            final,
+            self._delimiter,
+            MAX_ROW_BYTES,
+            self._column_of,
+            self._bounds[0],
+            self._bounds[1],
+            self._lines,
+        )
+        return found
+
     def _scan(self, data: Bytes, position: int) -> tuple[int, int]:
         """Find plain rows and the codes of their symbols, as far as these are known."""
-        words: Any = np.ndarray(
-            shape=(len(data) - text.WORD + 1,), dtype=np.dtype("<u8"), buffer=data, strides=(1,)
-        )
         with np.errstate(over="ignore"):  # where kernels are plain Python
             position, rows = text.scan_rows(
-                words,
+                _words(data),
                 len(data),
                 position,
                 self._delimiter,

@@ -131,7 +131,7 @@ class Episodes:
         """A first observation belongs to the step in the next row, unless that begins another episode."""
         if self._first == _NONE and not len(rows.first):  # as in most tables
             self._count(rows, np.zeros_like(begins), np.zeros_like(begins), begins)
-            return Beginnings(begins, np.full(int(begins.sum()), _NONE))
+            return Beginnings(begins, np.full(np.count_nonzero(begins), _NONE))
         shown = np.full(len(begins) + 1, _NONE)
         shown[0] = self._first
         shown[1:][rows.openings] = rows.first
@@ -143,8 +143,8 @@ class Episodes:
         return Beginnings(fresh[~rows.openings], np.where(joined, before, _NONE)[fresh])
 
     def _count(self, rows: Rows, waiting: Flags, joined: Flags, fresh: Flags) -> None:
-        self.opened += int(joined.sum())
-        self.empty += int((waiting & ~joined).sum())
+        self.opened += int(np.count_nonzero(joined))
+        self.empty += int(np.count_nonzero(waiting & ~joined))
         without = fresh & ~joined
         if self.line_without == _NONE and without.any():
             self.line_without, self.place_without = int(rows.lines[without.argmax()]), self.place

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any, get_args
 
+from unlatch.core.chunks import LogChunk
 from unlatch.core.diagnostics import Diagnostics
 from unlatch.core.trajectory import Trajectory
 from unlatch.errors import UsageError
 from unlatch.files.logs.arrange import Order, arranged
 from unlatch.files.logs.assemble import Assembler, Autoreset, Missing
-from unlatch.files.logs.chunks import LogChunk, joined, resized
+from unlatch.files.logs.chunks import joined, resized
 from unlatch.files.logs.columns import checked_delimiter, checked_roles
 from unlatch.files.logs.sources import Form, LogSource, opened, parts_of
 from unlatch.files.logs.text import checked_encoding

@@ -11,8 +11,9 @@ from unlatch.errors import DataError, ResourceLimitError, StorageError, UnlatchE
 
 __all__ = ["checked_encoding", "utf8_blocks"]
 
-BLOCK_BYTES = 1 << 22
-"""Read at once."""
+BLOCK_BYTES = 1 << 20
+"""Read at once: so few that they stay in the processor's cache while they are looked at, and as many as make what is
+done once a block not count."""
 
 _FOREIGN = (
     (
@@ -45,7 +46,7 @@ def checked_encoding(encoding: str) -> str:
 
 
 def utf8_blocks(handle: BinaryIO, size: int | None, encoding: str, where: str) -> Iterator[bytes]:
-    """The first ``size`` bytes of ``handle``, or all of a stream, as UTF-8, a few MiB at a time, without a byte
+    """The first ``size`` bytes of ``handle``, or all of a stream, as UTF-8, block by block, without a byte
     order mark.
 
     A character that the end of the file cuts short leaves some bytes or a replacement character, so that

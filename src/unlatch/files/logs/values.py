@@ -38,23 +38,6 @@ class Tokens:
         self._place = place
         self._codes: dict[str, int] = {}
         self._rows = 0
-        self._entries: Any = None  # the dictionary seen last, and our codes of its entries
-        self._entry_codes = np.zeros(0, dtype=np.int32)
-
-    def of_entries(self, indices: Array, entries: Any, texts: Any, lines: Ints) -> Ints:
-        """Codes of cells that are given as entries ``texts[i]`` of a dictionary, the same for many batches mostly."""
-        from unlatch.kernels.text import look_up
-
-        if self._entries is None or not entries.equals(self._entries):
-            self._entries = entries
-            self._entry_codes = np.full(len(texts), NOTHING, dtype=np.int32)
-        codes: Ints = np.empty(len(indices), dtype=np.int32)
-        if look_up(self._entry_codes, indices.view(f"u{indices.itemsize}"), codes):  # some are new, or empty
-            codes = self.of_codes(indices.astype(np.int64), texts, lines)
-            self._entry_codes[indices] = codes
-        else:
-            self._rows += len(indices)
-        return codes
 
     def of_codes(self, codes: Ints, texts: Any, lines: Ints) -> Ints:
         """Codes of cells that are given as numbers of ``texts[i]``, -1 for none. Only texts that occur are

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from unlatch.arrays import Floats, Ints
 from unlatch.core.alphabet import sorted_names
 from unlatch.core.checks import frozen
-from unlatch.core.chunks import Chunk, LogPiece, own_copy, part_of
+from unlatch.core.chunks import LogChunk, own_copy
 from unlatch.core.numbering import SymbolNumbers
 from unlatch.core.pomdp import Emission
 from unlatch.core.reading import Endings
@@ -60,7 +60,7 @@ class BlockScan:
         How often every first observation was shown.
     steps, episodes : int
         Of the block; an episode counts where it begins.
-    head, tail : LogPiece
+    head, tail : LogChunk
         The first and the last steps.
     """
 
@@ -72,11 +72,11 @@ class BlockScan:
     action_names: tuple[str, ...]
     observation_names: tuple[str, ...]
     first_names: tuple[str, ...] | None
-    head: LogPiece
-    tail: LogPiece
+    head: LogChunk
+    tail: LogChunk
 
 
-def scan_block(chunk: Chunk) -> BlockScan:
+def scan_block(chunk: LogChunk) -> BlockScan:
     """Look at one block of a log."""
     numbers = SymbolNumbers()
     symbols = numbers.number(chunk)
@@ -98,12 +98,12 @@ def scan_block(chunk: Chunk) -> BlockScan:
         action_names=chunk.action_names,
         observation_names=chunk.observation_names,
         first_names=None if chunk.first_observations is None else chunk.first_observation_names,
-        head=own_copy(part_of(chunk, 0, min(REACH, len(chunk)))),
-        tail=own_copy(part_of(chunk, max(len(chunk) - REACH, 0), len(chunk))),
+        head=own_copy(chunk.part(0, min(REACH, len(chunk)))),
+        tail=own_copy(chunk.part(max(len(chunk) - REACH, 0), len(chunk))),
     )
 
 
-def _endings(chunk: Chunk) -> Any:
+def _endings(chunk: LogChunk) -> Any:
     return int(Endings.UNTOLD) if chunk.terminated is None else chunk.terminated.astype(np.int64)
 
 
@@ -131,7 +131,7 @@ class Encoding:
     table: Ints
     like: EncodedLog
 
-    def events(self, chunk: Chunk) -> tuple[NDArray[np.uint32], NDArray[np.bool_]]:
+    def events(self, chunk: LogChunk) -> tuple[NDArray[np.uint32], NDArray[np.bool_]]:
         """The symbol of every event of a chunk, and where episodes begin."""
         log = self.like
         symbols = self._symbols(chunk)
@@ -145,7 +145,7 @@ class Encoding:
         begins[starts] = True
         return symbols, begins
 
-    def _symbols(self, chunk: Chunk) -> NDArray[np.uint32]:
+    def _symbols(self, chunk: LogChunk) -> NDArray[np.uint32]:
         """The symbol of every step of a chunk."""
         from unlatch.kernels.symbols import number_events
 
@@ -159,7 +159,7 @@ class Encoding:
         number_events(chunk.actions, chunk.observations, pairs, symbols)
         return symbols
 
-    def _shown(self, chunk: Chunk) -> Ints:
+    def _shown(self, chunk: LogChunk) -> Ints:
         """The observation of every step, with its reward where that is part of the symbol."""
         shown: Ints = _places(chunk.observation_names, self.plain_names)[chunk.observations]
         if self.rewards is None or chunk.rewards is None:
@@ -168,7 +168,7 @@ class Encoding:
         both: Ints = pairs[shown, np.searchsorted(values, chunk.rewards)]
         return both
 
-    def log(self, chunk: Chunk) -> EncodedLog:
+    def log(self, chunk: LogChunk) -> EncodedLog:
         """A chunk as a log of its own, with these symbols."""
         from unlatch.kernels.symbols import count_symbols
 
@@ -177,7 +177,7 @@ class Encoding:
         count_symbols(symbols, counts)
         return replace(self.like, symbols=symbols, begins=begins, pair_counts=counts, steps=len(chunk))
 
-    def trajectory(self, chunk: Chunk) -> Trajectory:
+    def trajectory(self, chunk: LogChunk) -> Trajectory:
         """A chunk as a log in the alphabets of the whole, whose symbols settle their rewards."""
         log, first = self.like, None
         if chunk.first_observations is not None:
@@ -379,7 +379,7 @@ def seam_messages(parameters: Parameters, log: BlockedLog, emission: Emission) -
 def block_counts(
     parameters: Parameters,
     encoding: Encoding,
-    chunk: Chunk,
+    chunk: LogChunk,
     emission: Emission,
     before: Floats | None,
     after: Floats | None,
@@ -395,7 +395,7 @@ def block_counts(
 def block_log_likelihood(
     parameters: Parameters,
     encoding: Encoding,
-    chunk: Chunk,
+    chunk: LogChunk,
     emission: Emission,
     before: Floats | None,
     after: Floats | None,

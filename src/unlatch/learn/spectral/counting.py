@@ -12,7 +12,7 @@ from unlatch.core.alphabet import sorted_names
 from unlatch.core.arguments import checked_log
 from unlatch.core.budget import checkpoint
 from unlatch.core.checks import frozen
-from unlatch.core.chunks import Chunk, LogPiece, own_copy, part_of, pieces_of
+from unlatch.core.chunks import LogChunk, chunks_of, own_copy
 from unlatch.core.numbering import SymbolNumbers
 from unlatch.core.progress import report
 from unlatch.core.trajectory import Trajectory, format_reward
@@ -291,14 +291,14 @@ def count_sequences(log: Trajectory, *, history_length: int, test_length: int) -
     """
     checked_log(log)
     counter = WindowCounter(history_length, test_length)
-    for piece in pieces_of(log, STEPS_AT_ONCE):
+    for chunk in chunks_of(log, STEPS_AT_ONCE):
         checkpoint()
-        counter.add(piece)
-        report("counting", piece.start + len(piece), len(log))
+        counter.add(chunk)
+        report("counting", chunk.start + len(chunk), len(log))
     return counter.finished(log.action_names, log.observation_names)
 
 
-def count_chunks(chunks: Iterable[Chunk], *, history_length: int, test_length: int) -> SequenceCounts:
+def count_chunks(chunks: Iterable[LogChunk], *, history_length: int, test_length: int) -> SequenceCounts:
     """As `count_sequences`, for a log that comes in chunks of any size; memory does not grow with its length.
 
     Alphabets may grow from chunk to chunk; those of the result are sorted.
@@ -334,7 +334,7 @@ class WindowCounter:
         self._expected = np.zeros(self._longest, dtype=np.int64)
         self._least_probability = np.inf
 
-    def add(self, chunk: Chunk, *, until: int | None = None) -> None:
+    def add(self, chunk: LogChunk, *, until: int | None = None) -> None:
         """The next steps of the log. Windows that start at step ``until`` or later are left to others."""
         if not len(chunk):
             return
@@ -349,7 +349,7 @@ class WindowCounter:
         self._waiting = steps.part(kept)
         self.steps += len(chunk)
 
-    def _begin(self, chunk: Chunk) -> None:
+    def _begin(self, chunk: LogChunk) -> None:
         weighted = chunk.probabilities is not None
         if self._weighted is None:
             self._weighted = weighted
@@ -394,7 +394,7 @@ class WindowCounter:
             if pieces:
                 self._tallies[length - 1].add(steps.symbols, pieces, len(self._symbols), steps.probabilities)
 
-    def go_on_after(self, chunk: Chunk) -> None:
+    def go_on_after(self, chunk: LogChunk) -> None:
         """Take up where another counter has left off: the windows of these steps wait for what comes next."""
         self._begin(chunk)
         self._waiting = _Steps(chunk.start, self._symbols.number(chunk), chunk.probabilities)
@@ -486,31 +486,31 @@ class CountedPart:
     Attributes
     ----------
     counts : SequenceCounts
-    head : LogPiece
+    head : LogChunk
         The first steps: as many as a window that begins before the part may have in it.
-    tail : LogPiece
+    tail : LogChunk
         The last steps of the last episode, whose windows are not complete.
     sizes : array of int
         Steps before the first beginning of an episode, and of every episode from there on; the last may go on.
     """
 
     counts: SequenceCounts
-    head: LogPiece
-    tail: LogPiece
+    head: LogChunk
+    tail: LogChunk
     sizes: Ints
 
 
-def count_part(chunk: Chunk, history_length: int, test_length: int) -> CountedPart:
+def count_part(chunk: LogChunk, history_length: int, test_length: int) -> CountedPart:
     """Count the windows inside one part of a log."""
     counter = WindowCounter(history_length, test_length)
     for start in range(0, len(chunk), STEPS_AT_ONCE):
-        counter.add(part_of(chunk, start, min(start + STEPS_AT_ONCE, len(chunk))))
+        counter.add(chunk.part(start, min(start + STEPS_AT_ONCE, len(chunk))))
     reach = history_length + test_length - 1
     last = int(chunk.episode_starts[-1]) if len(chunk.episode_starts) else 0
     return CountedPart(
         counts=counter.so_far(),
-        head=own_copy(part_of(chunk, 0, min(reach, len(chunk)))),
-        tail=own_copy(part_of(chunk, max(len(chunk) - reach, last), len(chunk))),
+        head=own_copy(chunk.part(0, min(reach, len(chunk)))),
+        tail=own_copy(chunk.part(max(len(chunk) - reach, last), len(chunk))),
         sizes=np.diff(np.concatenate([[0], chunk.episode_starts, [len(chunk)]])),
     )
 
@@ -519,7 +519,7 @@ def joined_parts(parts: Iterable[CountedPart], continues: Callable[[int], bool])
     """The counts of a log of which the parts are given in their order; each but the last has steps enough for any
     window. ``continues(k)`` says whether part k goes on with the episode before."""
     over: WindowCounter | None = None
-    waiting: LogPiece | None = None
+    waiting: LogChunk | None = None
     episodes: list[Ints] = []
 
     def own_windows() -> Iterator[SequenceCounts]:
