@@ -266,6 +266,13 @@ def test_an_action_never_tried_is_never_observed() -> None:
     assert np.isnan(found.standard_errors.transitions[3]).all()
 
 
+def test_the_only_outcome_that_there_is_needs_no_log() -> None:
+    log = Trajectory(np.zeros(300, dtype=int), np.random.default_rng(0).integers(0, 2, 300))
+    found = learn_pomdp(log, states=1, rng=0).intervals()
+    np.testing.assert_array_equal(found.initial, [[1.0, 1.0]])
+    assert found.verdicts.transitions.item() == "by definition"
+
+
 def test_what_no_log_determines_has_a_set_and_no_standard_error() -> None:
     truth = domains.unidentifiable_pair()[0]
     log = simulate(truth, 5_000, rng=0)

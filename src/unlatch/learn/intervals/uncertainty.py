@@ -149,6 +149,9 @@ class Uncertainty:
         terminal = self.fit.parameters.terminal
         verdicts.transitions[:, terminal] = "by definition"
         verdicts.initial[terminal] = "by definition"
+        for _, words in verdicts.items():
+            if words.shape[-1] == 1:  # the only outcome that there is
+                words[...] = "by definition"
         return verdicts
 
     @own_errstate
