@@ -765,9 +765,10 @@ def _spectral_notes(
         reason = "no further singular value of the Hankel matrix stands clear of its noise"
     else:
         reason = f"the log does not pay for more than {states}"
+    besides = " besides the end" if found.pomdp.terminal else ""
     return notes.noting(
         "spectral_disagrees",
-        f"the spectral model has {spectral.rank} states, the likelihood prefers {states}: {reason}",
+        f"the spectral model has {spectral.rank} states, the likelihood prefers {states}{besides}: {reason}",
         spectral=spectral.rank,
         likelihood=states,
     )
