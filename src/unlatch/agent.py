@@ -90,7 +90,7 @@ class AgentRound:
     Examples
     --------
     >>> import unlatch
-    >>> agent = unlatch.Agent(unlatch.domains.tiger(), seed=0, first=300)
+    >>> agent = unlatch.Agent(unlatch.domains.tiger(), seed=0, first=300, emission="departure")
     >>> agent.run(300)
     >>> agent.rounds[-1].steps, agent.rounds[-1].states
     (300, 2)
@@ -156,12 +156,12 @@ class Agent:
     Examples
     --------
     >>> import unlatch
-    >>> agent = unlatch.Agent(unlatch.domains.tiger(), seed=0, first=300)
-    >>> agent.run(600)
+    >>> agent = unlatch.Agent(unlatch.domains.tiger(), seed=0, first=300, emission="departure")
+    >>> agent.run(400)
     >>> len(agent.log), agent.log.probabilities is not None
-    (600, True)
+    (400, True)
     >>> agent.result.pomdp.n_states, len(agent.rounds)
-    (2, 3)
+    (2, 2)
     """
 
     def __init__(
