@@ -48,6 +48,7 @@ def main() -> None:
     parser.add_argument("folder", nargs="?", type=Path)
     parser.add_argument("--steps", type=float, default=1e7)
     parser.add_argument("--times", type=int, default=100)
+    parser.add_argument("--pause", type=float, default=2.0, help="seconds between two kills, at most")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     COMMANDS[given.what](given)
@@ -226,8 +227,13 @@ def kills(given: Any) -> None:
 
     def killer() -> None:
         while not stop.is_set() and killed[0] < given.times:
-            time.sleep(random.uniform(0.2, 1.0))
-            processes = [worker.process.pid for worker in engine.cluster.workers.values() if worker.process]
+            time.sleep(random.uniform(0.5, given.pause))
+            there = set(engine.cluster.scheduler.workers)  # not those that have yet to begin
+            processes = [
+                worker.process.pid
+                for worker in list(engine.cluster.workers.values())
+                if worker.process and worker.worker_address in there
+            ]
             if processes:
                 try:
                     os.kill(random.choice([p for p in processes if p]), signal.SIGKILL)
@@ -246,6 +252,7 @@ def kills(given: Any) -> None:
             np.array_equal(a.codes, b.codes) and np.array_equal(a.counts, b.counts)
             for a, b in zip(counts.tables, expected.tables, strict=True)
         )
+        print(f"{killed[0]} killed in {runs} runs so far, {wrong} wrong", flush=True)
     stop.set()
     print(f"{killed[0]} workers killed in {runs} runs, {time.perf_counter() - begin:.0f} s: {wrong} wrong")
     engine.close()

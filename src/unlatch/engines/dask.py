@@ -61,6 +61,7 @@ class DaskEngine:
     def __init__(self, client: Any, *, silence: float = _SILENCE, cluster: Any = None) -> None:
         self.client = client
         self.cluster = cluster
+        self._wanted = 0 if cluster is None else len(cluster.workers)
         self._silence = silence
 
     @classmethod
@@ -107,21 +108,26 @@ class DaskEngine:
     def each(
         self, task: Task, blocks: Sequence[Block], arguments: Sequence[tuple[Any, ...]]
     ) -> Iterator[Any]:
+        distributed = _library()
         run = secrets.token_hex(8)
         waiting: dict[int, Any] = {}
+
+        def submitted(number: int, attempt: int) -> Any:
+            key = f"unlatch-{run}-{number}-{attempt}"
+            given = task, blocks[number], arguments[number]
+            return self.client.submit(run_task, *given, key=key, retries=1)
+
         try:
             for done in range(len(blocks)):
                 for number in range(done, min(done + self._most(), len(blocks))):
                     if number not in waiting:
-                        waiting[number] = self.client.submit(
-                            run_task,
-                            task,
-                            blocks[number],
-                            arguments[number],
-                            key=f"unlatch-{run}-{number}",
-                            retries=1,
-                        )
-                yield self._result(waiting[done], blocks[done])
+                        waiting[number] = submitted(number, 0)
+                try:
+                    result = self._result(waiting[done], blocks[done])
+                except distributed.KilledWorker:  # others may have died for other reasons: once more
+                    waiting[done] = submitted(done, 1)
+                    result = self._last_result(waiting[done], blocks[done])
+                yield result
                 waiting.pop(done).release()
         finally:
             for future in waiting.values():
@@ -137,12 +143,6 @@ class DaskEngine:
             checkpoint()
             try:
                 return future.result(timeout=_PATIENCE)
-            except distributed.KilledWorker as error:
-                raise EngineError(
-                    f"{block.name}: every worker that worked on it died ({error}); out of memory, or a damaged file "
-                    "that takes the reader down. Leave it out, or look at it by itself",
-                    block=block.name,
-                ) from None
             except (distributed.CancelledError, distributed.comm.CommClosedError) as error:
                 raise self._lost(block, str(error)) from None
             except TimeoutError:
@@ -150,6 +150,19 @@ class DaskEngine:
                     heard = time.monotonic()
                 elif time.monotonic() - heard > self._silence:
                     raise self._lost(block, f"silent for {self._silence:g} seconds") from None
+                elif self.cluster is not None:
+                    self.cluster.scale(self._wanted)  # whoever watched over a worker may be gone with it
+
+    def _last_result(self, future: Any, block: Block) -> Any:
+        """The same for a block whose workers have died before: now it is called the cause."""
+        try:
+            return self._result(future, block)
+        except _library().KilledWorker as error:
+            raise EngineError(
+                f"{block.name}: every worker that worked on it died ({error}); out of memory, or a damaged file that "
+                "takes the reader down. Leave it out, or look at it by itself",
+                block=block.name,
+            ) from None
 
     def _alive(self) -> bool:
         """Whether the scheduler answers, and has a worker."""
