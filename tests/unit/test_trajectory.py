@@ -432,7 +432,7 @@ def test_parts_of_a_log_keep_endings_and_first_observations():
     )
     middle = log.episode(1)
     assert middle.terminated.tolist() == [False, False]
-    assert middle.first_observations.tolist() == [1]
+    assert middle.first_observations.tolist() == [0]
     assert middle.first_observation_names == ("a", "b", "c")
     assert log.head(3).first_observations.tolist() == [2, 0]
     assert log.head(3).terminated.tolist() == [False, True, False]
