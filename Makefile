@@ -14,12 +14,15 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 demo: $(VENV)/installed
 	$(BIN)/unlatch demo --out out
 
+# Two processes, each file of tests in one of them: what a file prepares once is prepared once.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
+
 test: $(VENV)/installed-test lint
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 # The tests that take less than five seconds each.
 quick: $(VENV)/installed-test
-	$(BIN)/python -m pytest -m "not slow"
+	$(PYTEST) -m "not slow"
 
 # Every line that runs, kernels included: without the JIT they are plain Python. Below 92 % is a failure.
 coverage: $(VENV)/installed-test

@@ -31,22 +31,40 @@ HORIZONS = {
     "tmaze": 5,
     "directional-hallway": 4,
     "sense-float-reset:states=4": 5,
+    "one-dimension": 4,
     "machine": 4,
     "lockbox": 6,
 }
 """Systems, and the steps of the plan whose return is asked for."""
 
-REWARDS = {"directional-hallway": Reward.on_observations({("stay", "end-left"): 1.0})}
+REWARDS = {
+    "directional-hallway": Reward.on_observations({("stay", "end-left"): 1.0}),
+    "one-dimension": Reward.on_observations({("west", "goal"): 1.0, ("east", "goal"): 1.0}),
+}
 """Of systems that pay nothing by themselves."""
 
 
 @cache
 def truth_of(name: str) -> POMDP:
-    if name == "machine":
-        return machine()
-    if name == "lockbox":
-        return domains.lockbox(2)
-    return domains.by_name(name)
+    own = {"machine": machine, "one-dimension": one_dimension, "lockbox": lambda: domains.lockbox(2)}
+    return own[name]() if name in own else domains.by_name(name)
+
+
+def one_dimension() -> POMDP:
+    """What the classic file `1d.POMDP` says: a corridor whose goal alone is seen, and left for any other place."""
+    ahead = {"west": {"left": "left", "middle": "left", "right": "goal"},
+             "east": {"left": "middle", "middle": "goal", "right": "right"}}  # fmt: skip
+    places = ("left", "middle", "right")
+    moves: dict[tuple[str, str], dict[str, float]] = {}
+    shows: dict[tuple[str, str], dict[str, float]] = {}
+    for action, steps in ahead.items():
+        for place in places:
+            moves[action, place], shows[action, place] = {steps[place]: 1.0}, {"nothing": 1.0}
+        moves[action, "goal"], shows[action, "goal"] = dict.fromkeys(places, 1 / 3), {"goal": 1.0}
+    return build(
+        states=(*places, "goal"), actions=tuple(ahead), moves=moves, shows=shows,
+        initial=dict.fromkeys(places, 1 / 3), emission="arrival",
+    )  # fmt: skip
 
 
 def machine() -> POMDP:

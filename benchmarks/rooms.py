@@ -18,6 +18,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+import cscg_code
 import rooms_units
 import systems_units
 from study_runs import Rows, add_options, digest, finished_rows, median, number
@@ -87,7 +88,10 @@ def _title(learner: str, arguments: argparse.Namespace) -> str:
 
 def _rows(learner: str, units: list[Unit], chosen: list[str], arguments: argparse.Namespace) -> Rows:
     name = _title(learner, arguments)
-    settings = {"code": code_digest("held_out.py"), "benchmark": digest(rooms_units, systems_units)}
+    settings = {
+        "code": code_digest("held_out.py"),
+        "benchmark": digest(rooms_units, systems_units, cscg_code),
+    }
     study = Study(name, tuple(units), settings=settings)
     most = arguments.at_most or LAYOUTS
     wanted = [

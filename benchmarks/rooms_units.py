@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import io
-import sys
 import time
-from collections.abc import Iterator, Mapping
-from functools import cache
+from collections.abc import Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 
+import cscg_code
 import unlatch
 from systems_units import finding, learned
 from unlatch import POMDP, Trajectory, domains
@@ -29,14 +26,6 @@ Row = dict[str, Any]
 MOST_HELD_OUT = 100_000
 """Steps of a held-out log: a bit per step is known to a few thousandths of its error by then, and with hundreds of
 states more take long."""
-
-CSCG_FILE = "chmm_actions.py"
-PSEUDOCOUNT = 2e-3
-EM_ROUNDS, VITERBI_ROUNDS = 1000, 100
-"""As in the notebook that comes with CSCG: EM with a small count everywhere, then Viterbi training with none."""
-
-ROUNDS_AT_ONCE = 10
-"""Of EM, between two looks at the clock."""
 
 
 def rooms(parameters: Parameters, seed: np.random.SeedSequence) -> Finding:
@@ -102,7 +91,7 @@ def cscg(parameters: Parameters, seed: np.random.SeedSequence) -> Finding:
     Its model has no step before the first observation, so that one is not counted for either.
     """
     truth, log, held_out = _logs(parameters)
-    code = _loaded(Path(parameters["path"]))
+    code = cscg_code.loaded(Path(parameters["path"]))
     clones = int(np.ceil(parameters["factor"] * _most_needed(truth)))
     row: Row = {key: value for key, value in parameters.items() if key != "path"}
     row |= {"outcome": "ok", "true_states": truth.n_states, "clones": clones}
@@ -110,13 +99,15 @@ def cscg(parameters: Parameters, seed: np.random.SeedSequence) -> Finding:
     own_seed = int(np.random.default_rng(seed).integers(2**31))
     watch = Watch()
     with contextlib.redirect_stdout(io.StringIO()):
-        _trained(code, colors, log.head(100), own_seed, 1, 60.0)  # compiles
+        first, _, _ = cscg_code.trained(code, colors, log.head(100), own_seed, rounds=1)
+        cscg_code.hardened(first, log.head(100))  # compiles
         with watch("learn"), watch("learn_cpu", time.process_time):
-            model, row["rounds"], row["cut"] = _trained(
-                code, colors, log, own_seed, EM_ROUNDS, parameters["most_seconds"]
+            model, row["rounds"], row["cut"] = cscg_code.trained(
+                code, colors, log, own_seed, most_seconds=parameters["most_seconds"]
             )
-        row["states"] = len(np.unique(model.decode(*_as_cscg(log))[1]))
-        bits, row["impossible"] = _bits(model, held_out)
+            model = cscg_code.hardened(model, log)
+        row["states"] = cscg_code.states_used(model, log)
+        bits, row["impossible"] = cscg_code.bits(model, held_out)
     theirs = -np.log2(chances_of_what_was_seen(truth, held_out))
     row["bits_above_truth"] = float(np.mean(bits[1:] - theirs[1:]))
     return finding([row], watch)
@@ -125,75 +116,3 @@ def cscg(parameters: Parameters, seed: np.random.SeedSequence) -> Finding:
 def _most_needed(truth: POMDP) -> int:
     """Cells that have the commonest color."""
     return int(np.bincount(truth.observations[0].argmax(axis=1)).max())
-
-
-def _as_cscg(log: Trajectory) -> tuple[np.ndarray, np.ndarray]:
-    """Observations, and with each of them the action that follows it; what follows the last is of no account."""
-    following = np.append(log.actions[1:], 0)
-    return log.observations.astype(np.int64), following.astype(np.int64)
-
-
-def _trained(
-    code: ModuleType, clones: np.ndarray, log: Trajectory, seed: int, rounds: int, most_seconds: float
-) -> tuple[Any, int, bool]:
-    """A trained model, the rounds of EM that it took, and whether the time for them was up first."""
-    seen, actions = _as_cscg(log)
-    model = code.CHMM(n_clones=clones, x=seen, a=actions, pseudocount=PSEUDOCOUNT, seed=seed)
-    begun, done, last, cut = time.process_time(), 0, np.inf, False
-    while done < rounds and not cut:
-        at_once = min(ROUNDS_AT_ONCE, rounds - done)
-        bits = model.learn_em_T(seen, actions, n_iter=at_once)
-        done += len(bits)
-        if len(bits) < at_once or bits[-1] >= last:
-            break
-        last, cut = bits[-1], time.process_time() - begun > most_seconds
-    model.pseudocount = 0.0
-    model.learn_viterbi_T(seen, actions, n_iter=VITERBI_ROUNDS)
-    return model, done, cut
-
-
-def _bits(model: Any, log: Trajectory) -> tuple[np.ndarray, bool]:
-    """Bits of every step; if one is impossible, with the small count of the training everywhere."""
-    try:
-        return model.bps(*_as_cscg(log)), False
-    except AssertionError:
-        model.pseudocount = PSEUDOCOUNT
-        model.update_T()
-        return model.bps(*_as_cscg(log)), True
-
-
-@cache
-def _loaded(path: Path) -> ModuleType:
-    """CSCG's one file, without the progress bar that it imports; once a process, as it compiles."""
-    file = path / CSCG_FILE if path.is_dir() else path
-    known = sys.modules.get("tqdm")
-    sys.modules["tqdm"] = _no_progress_bar()
-    try:
-        spec = importlib.util.spec_from_file_location("chmm_actions", file)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-    finally:
-        del sys.modules["tqdm"]
-        if known is not None:
-            sys.modules["tqdm"] = known
-    return module
-
-
-def _no_progress_bar() -> ModuleType:
-    class Silent:
-        """Counts, and shows nothing."""
-
-        def __init__(self, n: int, **_: Any) -> None:
-            self._n = n
-
-        def __iter__(self) -> Iterator[int]:
-            return iter(range(self._n))
-
-        def set_postfix(self, **_: Any) -> None:
-            pass
-
-    module = ModuleType("tqdm")
-    module.trange = Silent  # type: ignore[attr-defined]
-    return module

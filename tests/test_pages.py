@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -186,6 +187,19 @@ def test_a_page_that_lies_is_found_out_and_mended(tmp_path: Path, monkeypatch: p
     run = pages.run_page(page)
     assert len(run.faults) == 2
     assert pages.written(run) == SAMPLE
+
+
+def test_a_picture_with_another_label_is_another_picture(tmp_path: Path) -> None:
+    from unlatch import domains, plot_states, save_plot
+
+    tiger = domains.tiger()
+    renamed = replace(tiger, observation_names=("hear-l…|-1", *tiger.observation_names[1:]))
+    first, again, other = (
+        save_plot(plot_states(model, "listen"), tmp_path / f"{number}.png")
+        for number, model in enumerate((tiger, tiger, renamed))
+    )
+    assert pages.same_picture(again.read_bytes(), first)
+    assert not pages.same_picture(other.read_bytes(), first)
 
 
 def test_failures_of_programs_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

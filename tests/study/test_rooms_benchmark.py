@@ -78,6 +78,17 @@ def test_the_empty_room_and_the_noisy_one_run(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.compiled
+def test_neighbors_learn_the_same_log(tmp_path: Path) -> None:
+    (tmp_path / "chmm_actions.py").write_text(RIVAL)
+    printed = said(tmp_path, "neighbors.py", "tiger", "--steps", "1000", "--cscg", ".")
+    rows = [line.split(" | ") for line in printed.splitlines()[2:]]
+    bits = {learner: float(above) for _, learner, _, _, above, _ in rows}
+    assert list(bits) == ["unlatch", "CSCG", "hmmlearn"]
+    assert 0 <= bits["unlatch"] < bits["CSCG"]
+
+
+@pytest.mark.slow
+@pytest.mark.compiled
 def test_the_log_of_every_system_is_learned_with_a_seed(tmp_path: Path) -> None:
     arguments = ["seeds", "--at-most", "1", "--steps", "300", "--workers", "1"]
     printed = said(tmp_path, "efficiency.py", *arguments)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -277,6 +278,39 @@ def test_what_no_log_determines_has_a_set_and_no_standard_error() -> None:
     assert np.isnan(found.standard_errors.transitions[bounded]).all()
     np.testing.assert_array_equal(found.transitions[bounded], np.tile([0.0, 1.0], (bounded.sum(), 1)))
     assert "identified" not in found.verdicts.transitions  # nothing is claimed of the others
+
+
+def test_a_bootstrap_is_the_same_whoever_fits() -> None:
+    log = simulate(domains.tiger(), 1_000, rng=0)
+    for kind in ("parametric", "block"):
+        here, there = (
+            bootstrap(domains.tiger(), log, kind=kind, replicates=4, engine=engine, rng=0)  # type: ignore[arg-type]
+            for engine in (None, 2)
+        )
+        np.testing.assert_array_equal(here.estimates.transitions, there.estimates.transitions)
+        assert not np.array_equal(here.estimates.transitions[0], here.estimates.transitions[1])
+
+
+@pytest.mark.parametrize("method", ["delta", "draws"])
+def test_an_interval_reaches_to_the_models_that_predict_the_same(method: str) -> None:
+    truth = domains.unidentifiable_pair()[0]
+    log = simulate(truth, 5_000, rng=0)
+    sure = uncertainty(fitted(truth, log), log)
+    one, other = identify(sure.pomdp, rng=0).extremes or ()
+    wider = replace(sure, equals=(one, other))
+
+    def both(of: Uncertainty, function: Any) -> Any:
+        return of.interval_of(function, method=method, draws=20)  # type: ignore[arg-type]
+
+    low, high = np.moveaxis(both(wider, lambda model: model.transitions), -1, 0)
+    for model in (one, other):
+        assert (low <= model.transitions).all()
+        assert (model.transitions <= high).all()
+    np.testing.assert_allclose(  # what can be seen is the same for all of them
+        both(wider, lambda model: model.predict(model.initial)),
+        both(sure, lambda model: model.predict(model.initial)),
+        atol=0.01,  # twenty draws
+    )
 
 
 def test_a_determined_model_is_called_identified(tiger: LearnResult) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -95,6 +97,28 @@ def test_blocks_keep_cells_together():
     order = layout.block_order(room, partition)
     assert sorted(order.tolist()) == list(range(48))
     assert (np.diff(partition.labels[order]) != 0).sum() == 2
+
+
+def test_bars_have_room_for_their_names_and_states_for_their_bars():
+    named = replace(SYSTEMS["lake"], observation_names=tuple(f"a rather long name {o}" for o in range(16)))
+    assert layout.said_lines(named, 0, 0) == [("a rather long name 0 1.00", 1.0)]
+    width = layout.bar_width(named)
+    assert width > 1.3 > layout.bar_width(SYSTEMS["lake"])
+    gaps = np.abs(np.subtract.outer(*2 * [layout.state_places(named)[:, 0]]))
+    level = np.abs(np.subtract.outer(*2 * [layout.state_places(named)[:, 1]])) < 1.2
+    np.fill_diagonal(level, False)
+    assert gaps[level].min() > width
+    endless = replace(named, observation_names=tuple(f"{o}" * 120 for o in range(16)))
+    assert layout.bar_width(endless) < 2
+
+
+def test_a_way_along_goes_straight_where_observations_stand_below():
+    """Bent to its right it would begin and end away from its states."""
+    pair = POMDP([[[0.5, 0.5], [0.5, 0.5]]], [[[0.5, 0.5], [0.5, 0.5]]], [1, 0])
+    places = layout.state_places(pair)
+    for move in layout.graph_moves(pair, 0, places):
+        assert np.hypot(*(move.curve[0] - places[move.source])) < layout.NODE_RADIUS + 0.05
+        assert np.hypot(*(move.curve[3] - places[move.target])) < layout.NODE_RADIUS + 0.05
 
 
 def test_long_names_are_cut():

@@ -14,6 +14,7 @@ from unlatch import (
     Evidence,
     ExactPlanner,
     Partition,
+    Problem,
     domains,
     draw_models,
     plot_belief,
@@ -28,6 +29,7 @@ from unlatch import (
     plot_value,
     save_plot,
     simulate,
+    solve,
 )
 from unlatch.errors import DataError, StorageError, UsageError
 
@@ -117,9 +119,10 @@ ROOM = domains.by_name("room:rows=6,columns=8")
         lambda **k: plot_belief(TIGER, LOG, **k),
         lambda **k: plot_learning_curves({"a": [(10, 1.0, 0.1), (100, 0.01, 0.0)]}, **k),
         lambda **k: plot_search_tree(searched(), **k),
-        lambda **k: plot_value(ExactPlanner(TIGER, horizon=1), states=TIGER.state_names, **k),
+        lambda **k: plot_value(ExactPlanner(TIGER, horizon=1), **k),
         lambda **k: plot_value(lambda belief: float(belief @ [1, 2, 3]), states=("a", "b", "c"), **k),
         lambda **k: plot_policy_graph(["a", "b"], {(0, "x"): 1, (1, "y"): 0, (1, "x"): 1}, **k),
+        lambda **k: plot_policy_graph(solve(Problem(TIGER, discount=0.9)).graph(), **k),
         lambda **k: plot_spectrum([3.0, 1.0, 0.1, 0.0], noise=0.2, rank=2, **k),
         lambda **k: plot_matrix(TIGER.state_probabilities(LOG).T, rows=TIGER.state_names, **k),
     ],
@@ -189,6 +192,7 @@ def test_the_spectrum_shows_noise_and_rank() -> None:
         (lambda: plot_learning_curves({"a": [(1, 2)]}), "curves"),
         (lambda: plot_learning_curves({"a": [(1, 2, -3)]}), "curves"),
         (lambda: plot_policy_graph([], {}), "nodes"),
+        (lambda: plot_policy_graph(["a"] * 41, {}), "nodes"),
         (lambda: plot_policy_graph(["a"], {(0, "x"): 1}), "edges"),
         (lambda: plot_belief(TIGER, simulate(TIGER, 5, rng=0).head(0)), "log"),
     ],

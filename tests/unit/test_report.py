@@ -201,7 +201,7 @@ def test_a_bare_model_says_what_was_not_computed():
     assert "A log simulated from the model itself" in text
     assert "Nothing is on record with this model." in text
     assert "determined" in text
-    assert "identified: proved" in text
+    assert "“identified” – proved" in text
 
 
 def test_every_number_of_the_model_is_there():
@@ -239,7 +239,7 @@ def test_intervals_verdicts_and_truth_stand_beside_the_numbers():
 def test_what_the_process_leaves_open_is_marked_with_its_range():
     first, _ = domains.unidentifiable_pair()
     text = said(report_html(first))
-    assert "bounded: models with the same process and other numbers were found" in text
+    assert "“bounded” – models with the same process and other numbers were found" in text
     assert "other models with the same process have other numbers here" in text
     assert re.search(r"~0\.\d{3} ~0\.\d{3}–[01]\.\d{3}", text)
 
@@ -258,7 +258,8 @@ def test_a_result_says_why_how_sure_and_what_helps(tmp_path):
     assert f"{len(log)} steps in 1 episode; 2 hidden states" in text
     assert "settled: " in text
     assert "never_tried" in text
-    assert "What helps: log with this action, and do not plan with it" in text
+    assert "What helps: log with this action, and do not plan with it." in text
+    assert "Nothing needs to be done, unless what is rare matters" in text
     assert "This is the log that the model was learned from" in text
     save_model(tmp_path / "m.json", result)
     fresh = simulate(TIGER, 3_000, rng=5)

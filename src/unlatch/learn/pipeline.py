@@ -174,8 +174,10 @@ class LearnResult:
         fit = Fit.of(self.pomdp, self.search.hypothesis.log, shared=self.shared)
         numbers = sum(int(flags.sum()) for flags in fit.free)
         misfit = "poor_fit" in self.diagnostics and numbers <= _FOR_THE_SANDWICH
-        sets, examined = open_sets(self.pomdp, self.identified if self.states <= QUICK_STATES else None)
-        return Uncertainty(fit, "sandwich" if misfit else "scores", sets, examined)
+        found = self.identified if self.states <= QUICK_STATES else None
+        sets, examined = open_sets(self.pomdp, found)
+        equals = () if found is None or found.extremes is None else tuple(found.extremes)
+        return Uncertainty(fit, "sandwich" if misfit else "scores", sets, examined, equals)
 
     def intervals(self, level: float = 0.9) -> Intervals:
         """An interval and a verdict for every number of ``pomdp``.

@@ -19,11 +19,11 @@ from unlatch.core.pomdp import POMDP
 __all__ = [
     "BAR_GAP",
     "BAR_HEIGHT",
-    "BAR_WIDTH",
     "NODE_RADIUS",
     "SHOWN",
     "Bar",
     "Move",
+    "bar_width",
     "block_order",
     "extent",
     "fits_graph",
@@ -45,8 +45,14 @@ _GRAPH_MOVES = 24, 2
 """States, and moves of one action (so many, and so many more for every state), up to which a graph is readable."""
 
 NODE_RADIUS = 0.3
-BAR_WIDTH, BAR_HEIGHT, BAR_GAP = 1.0, 0.15, 0.06
+BAR_HEIGHT, BAR_GAP = 0.15, 0.06
 """Of the bar that one observation has below its state, and its distance from there."""
+
+_NARROWEST, _LETTER = 1.0, 0.055
+"""The least width of a bar, and what a letter of the smallest print takes of it."""
+
+_LONGEST = 24
+"""Letters of an observation's name that have room on a bar."""
 
 _RING = 6
 """States up to which they stand on a circle, in their order."""
@@ -54,8 +60,8 @@ _RING = 6
 _FEW, _SOME = 12, 20
 """States up to which there is room for four, and for three observations below each."""
 
-_ROOM = np.array([1.5, 1.35])
-"""Least distance of two states, across or upwards."""
+_ASIDE, _ABOVE = 0.5, 1.35
+"""Least distance of two states: across, beyond the width of a bar, or upwards."""
 
 _SPACING = 1.6
 """Units of the plane per move."""
@@ -68,7 +74,10 @@ they do: the smaller, the more a long corridor curls up."""
 _BENDS = (0.16, 0.3, -0.16, -0.3, 0.45, -0.45)
 _BENDS_OF_PAIRS = (0.2, 0.32, 0.45)
 """How far a move may bend away from the straight line, as a share of its length; where the way back is a move too, both
-bend to their own right, so that they stay apart."""
+bend to their own right, so that they stay apart, or the one that would bend downwards goes straight."""
+
+_DETACHED = 0.12
+"""What a move that begins or ends away from its state, below what stands there, counts against a bend."""
 
 _LOOPS = np.deg2rad([0.0, 180.0, 40.0, 140.0, 90.0])
 """Directions in which a loop may lie: not downwards, where observations stand."""
@@ -114,18 +123,18 @@ def state_places(pomdp: POMDP) -> Floats:
         return frozen(_circle(n_states))
     paths = _path_lengths(_move_lengths(pomdp))
     for bend in _FOLDS:
-        places = _settled(paths**bend)
+        places = _settled(paths**bend, np.array([bar_width(pomdp) + _ASIDE, _ABOVE]))
         if float(np.ptp(places[:, 0])) <= _WIDEST:
             break
     return frozen(places)
 
 
-def _settled(wanted: Floats) -> Floats:
+def _settled(wanted: Floats, room: Floats) -> Floats:
     """The best of several ways to bring distances on paper near to those that are wanted."""
     starts = (_circle(len(wanted)), *(_scattered(len(wanted), seed) for seed in range(4)))
     found = [_relaxed(start, wanted) for start in starts]
     best = min(found, key=lambda places: _stress(places, wanted))
-    return _apart(_upright(_SPACING * best))
+    return _apart(_upright(_SPACING * best), room)
 
 
 def _circle(n_states: int) -> Floats:
@@ -215,12 +224,12 @@ def _squared(places: Floats) -> Floats:
     return result
 
 
-def _apart(places: Floats, rounds: int = 200) -> Floats:
+def _apart(places: Floats, room: Floats, rounds: int = 200) -> Floats:
     """Pushed away from each other until no state stands on another's observations."""
     places = places.copy()
     for _ in range(rounds):
         gaps = places[:, None] - places[None]
-        lacking = _ROOM - np.abs(gaps)
+        lacking = room - np.abs(gaps)
         clash = np.triu((lacking > 1e-6).all(axis=2), 1)
         if not clash.any():
             break
@@ -232,11 +241,12 @@ def _apart(places: Floats, rounds: int = 200) -> Floats:
     return places
 
 
-def extent(places: Floats, lines: int = 2) -> tuple[float, float, float, float]:
+def extent(places: Floats, lines: int = 2, width: float = _NARROWEST) -> tuple[float, float, float, float]:
     """The part of the plane that a graph needs, with loops, labels and lines below: left, bottom, right, top."""
     low, high = places.min(axis=0), places.max(axis=0)
     below = NODE_RADIUS + BAR_GAP + 0.1 + BAR_HEIGHT * lines
-    return float(low[0]) - 0.9, float(low[1]) - below, float(high[0]) + 0.9, float(high[1]) + 0.8
+    aside = max(0.9, width / 2 + 0.05)
+    return float(low[0]) - aside, float(low[1]) - below, float(high[0]) + aside, float(high[1]) + 0.8
 
 
 # --- moves -----------------------------------------------------------------------------------------------
@@ -252,13 +262,16 @@ def graph_moves(pomdp: POMDP, action: int, places: Floats) -> list[Move]:
     ]
     pairs.sort(key=lambda pair: -float(row[pair]))
     lines = np.array([len(said_lines(pomdp, action, state)) for state in range(pomdp.n_states)])
-    return [move._replace(probability=float(row[move[:2]])) for move in routed(places, pairs, lines)][::-1]
+    moves = routed(places, pairs, lines, bar_width(pomdp))
+    return [move._replace(probability=float(row[move[:2]])) for move in moves][::-1]
 
 
-def routed(places: Floats, pairs: Sequence[tuple[int, int]], lines: Ints | None = None) -> list[Move]:
+def routed(
+    places: Floats, pairs: Sequence[tuple[int, int]], lines: Ints | None = None, width: float = _NARROWEST
+) -> list[Move]:
     """Arrows between places, each of probability one; the first of them have the first choice of where to write.
 
-    ``lines`` says how many lines stand below every place, around which arrows end.
+    ``lines`` says how many lines, so wide, stand below every place, around which arrows end.
     """
     lines = np.zeros(len(places), dtype=np.int64) if lines is None else lines
     taken: list[Floats] = []
@@ -268,24 +281,33 @@ def routed(places: Floats, pairs: Sequence[tuple[int, int]], lines: Ints | None 
             joined = [t if s == source else s for s, t in pairs if source in (s, t) and s != t]
             curve = _loop(places, source, joined)
         else:
-            curve = _curve(places, lines, (target, source) in pairs, source, target)
-        label = _label(places, lines, curve, taken)
+            curve = _curve(places, lines, width, (target, source) in pairs, source, target)
+        label = _label(places, lines, width, curve, taken)
         taken.append(label)
         moves.append(Move(source, target, 1.0, frozen(curve), _head(curve), frozen(label)))
     return moves
 
 
-def _curve(places: Floats, lines: Ints, returns: bool, source: int, target: int) -> Floats:
-    """From the rim of one state to that of another, on the bend that keeps clear of the others."""
-    bends = _BENDS_OF_PAIRS if returns else (0.0, *_BENDS)
+def _curve(places: Floats, lines: Ints, width: float, returns: bool, source: int, target: int) -> Floats:
+    """From the rim of one state to that of another, on the bend that is clear of others and stays near both."""
+    across, upwards = places[target] - places[source]
+    straight = not returns or across > abs(upwards)  # to the right of which is below
+    bends = ((0.0,) if straight else ()) + (_BENDS_OF_PAIRS if returns else _BENDS)
     others = np.delete(places, [source, target], axis=0)
-    curves = [_bent(places[source], places[target], bend) for bend in bends]
-    clear = [
-        min(_clearance(curve, others), 0.55) - 0.12 * abs(bend)
-        for curve, bend in zip(curves, bends, strict=True)
+    ends = (places[source], int(lines[source])), (places[target], int(lines[target]))
+    wholes = [_bent(places[source], places[target], bend) for bend in bends]
+    curves = [_between(whole, width, *ends) for whole in wholes]
+    fit = [
+        min(_clearance(whole, others), 0.55) - 0.12 * abs(bend) - _DETACHED * _detached(curve, *ends)
+        for whole, curve, bend in zip(wholes, curves, bends, strict=True)
     ]
-    whole = curves[int(np.argmax(clear))]
-    return _between(whole, (places[source], int(lines[source])), (places[target], int(lines[target])))
+    return curves[int(np.argmax(fit))]
+
+
+def _detached(curve: Floats, first: tuple[Floats, int], last: tuple[Floats, int]) -> float:
+    """How far from the rims of its states a curve begins and ends, since observations stand in its way."""
+    gaps = np.array([curve[0] - first[0], curve[3] - last[0]])
+    return float(np.maximum(np.hypot(*gaps.T) - NODE_RADIUS, 0.0).sum())
 
 
 def _bent(start: Floats, end: Floats, bend: float) -> Floats:
@@ -295,23 +317,23 @@ def _bent(start: Floats, end: Floats, bend: float) -> Floats:
     return np.array([start, start + 2 / 3 * (control - start), end + 2 / 3 * (control - end), end])
 
 
-def _between(curve: Floats, first: tuple[Floats, int], last: tuple[Floats, int]) -> Floats:
+def _between(curve: Floats, width: float, first: tuple[Floats, int], last: tuple[Floats, int]) -> Floats:
     """The part of a curve outside the states that it joins, their observations included."""
     times = np.linspace(0.0, 1.0, 201)
     points = _points(curve, times)
-    leaves = np.flatnonzero(_covered(points, *first))
-    reaches = np.flatnonzero(_covered(points, *last))
+    leaves = np.flatnonzero(_covered(points, *first, width))
+    reaches = np.flatnonzero(_covered(points, *last, width))
     begin = min(int(leaves.max(initial=0)) + 1, 150)
     finish = max(int(reaches.min(initial=200)) - 1, begin + 20)
     return _part(curve, float(times[begin]), float(times[min(finish, 200)]))
 
 
-def _covered(points: Floats, place: Floats, lines: int) -> Flags:
+def _covered(points: Floats, place: Floats, lines: int, width: float) -> Flags:
     """Which points lie on a state, or on the lines below it."""
     gaps = points - place
     circle = np.hypot(gaps[:, 0], gaps[:, 1]) <= NODE_RADIUS
     low = -NODE_RADIUS - BAR_GAP - BAR_HEIGHT * lines
-    below = (np.abs(gaps[:, 0]) <= BAR_WIDTH / 2) & (gaps[:, 1] <= -0.8 * NODE_RADIUS) & (gaps[:, 1] >= low)
+    below = (np.abs(gaps[:, 0]) <= width / 2) & (gaps[:, 1] <= -0.8 * NODE_RADIUS) & (gaps[:, 1] >= low)
     result: Flags = circle | (below & (lines > 0))
     return result
 
@@ -363,14 +385,14 @@ def _clearance(curve: Floats, others: Floats) -> float:
     return float(np.hypot(gaps[..., 0], gaps[..., 1]).min(initial=2.0))
 
 
-def _label(places: Floats, lines: Ints, curve: Floats, taken: Sequence[Floats]) -> Floats:
+def _label(places: Floats, lines: Ints, width: float, curve: Floats, taken: Sequence[Floats]) -> Floats:
     """On the curve, away from states, from what stands below them and from labels that stand already."""
     spots = [_point(curve, t) for t in _LABELS]
     below = NODE_RADIUS + BAR_GAP + BAR_HEIGHT * lines
 
     def free(spot: Floats) -> float:
         gaps = np.abs(places - np.column_stack([0 * below, (below - NODE_RADIUS) / 2]) - spot)
-        half = np.column_stack([np.full(len(places), BAR_WIDTH / 2), (below + NODE_RADIUS) / 2])
+        half = np.column_stack([np.full(len(places), width / 2), (below + NODE_RADIUS) / 2])
         to_states = float(np.hypot(*np.maximum(gaps - half, 0.0).T).min())
         to_labels = min((float(np.hypot(*(other - spot))) for other in taken), default=1.0)
         return min(to_states, 0.2) + min(to_labels, 0.32)
@@ -407,7 +429,17 @@ def said_lines(pomdp: POMDP, action: int, state: int) -> list[tuple[str, float |
     bars, more = shown_bars(pomdp, action, state)
     end: list[tuple[str, float | None]] = [("the end", None)] if state in pomdp.terminal else []
     rest: list[tuple[str, float | None]] = [(f"and {more} more", None)] if more else []
-    return [*end, *((f"{short(bar.name, 13)} {bar.probability:.2f}", bar.probability) for bar in bars), *rest]
+    return [
+        *end,
+        *((f"{short(bar.name, _LONGEST)} {bar.probability:.2f}", bar.probability) for bar in bars),
+        *rest,
+    ]
+
+
+def bar_width(pomdp: POMDP) -> float:
+    """The width of every bar of a model: that of its longest observation and a number, as far as there is room."""
+    longest = min(max(map(len, pomdp.observation_names)), _LONGEST)
+    return max(_NARROWEST, _LETTER * (longest + len(" 0.00")))
 
 
 def most_lines(pomdp: POMDP) -> int:

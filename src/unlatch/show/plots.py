@@ -230,8 +230,8 @@ def plot_belief(pomdp: POMDP, log: Trajectory, *, ax: Any = None) -> Any:
 
 def _step_name(step: Any) -> str:
     if step.action is None:
-        return "start" if step.observation is None else f"start: {layout.short(step.observation, 14)}"
-    return f"{layout.short(step.action, 10)} → {layout.short(step.observation, 14)}"
+        return "start" if step.observation is None else f"start: {layout.short(step.observation, 24)}"
+    return f"{layout.short(step.action, 16)} → {layout.short(step.observation, 24)}"
 
 
 @own_errstate
@@ -315,7 +315,7 @@ def _refuse_unlike(models: Sequence[POMDP]) -> None:
 
 
 def _extent(pomdp: POMDP, places: Floats) -> tuple[float, float, float, float]:
-    return layout.extent(places, layout.most_lines(pomdp))
+    return layout.extent(places, layout.most_lines(pomdp), layout.bar_width(pomdp))
 
 
 def _frame(ax: Any, extent: tuple[float, float, float, float]) -> None:
@@ -379,12 +379,13 @@ def _draw_bars(ax: Any, model: POMDP, action: int, state: int, place: Floats) ->
     from matplotlib.patches import Rectangle
 
     top = place[1] - layout.NODE_RADIUS - layout.BAR_GAP
+    full = layout.bar_width(model)
     for number, (line, share) in enumerate(layout.said_lines(model, action, state)):
-        corner = (place[0] - layout.BAR_WIDTH / 2, top - layout.BAR_HEIGHT * (number + 0.92))
+        corner = (place[0] - full / 2, top - layout.BAR_HEIGHT * (number + 0.92))
         for width, color in ((1.0, "#eef2f6"), (share, "#b9cfe4")) if share is not None else ():
             ax.add_patch(
                 Rectangle(
-                    corner, layout.BAR_WIDTH * width, 0.85 * layout.BAR_HEIGHT, facecolor=color,
+                    corner, full * width, 0.85 * layout.BAR_HEIGHT, facecolor=color,
                     edgecolor="none", zorder=3.5,
                 )
             )  # fmt: skip

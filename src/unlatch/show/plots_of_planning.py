@@ -10,6 +10,7 @@ import numpy as np
 from unlatch.arrays import Floats, own_errstate
 from unlatch.core.arguments import whole_number
 from unlatch.errors import DataError, UsageError
+from unlatch.planning.graph import PolicyGraph
 from unlatch.show import layout
 from unlatch.show.figure import FILLS, INK, MOVE, PALETTE, SHOWS, axis
 
@@ -20,6 +21,9 @@ __all__ = ["plot_policy_graph", "plot_search_tree", "plot_value"]
 
 _HATCHES = ("", "///", "...", "\\\\\\", "xx", "|||", "++", "oo")
 """Of the regions of actions, which colors alone would not tell apart in black and white."""
+
+_MOST_NODES = 40
+"""Of a policy graph that is drawn."""
 
 _POINTS = {2: 201, 3: 40}
 """Beliefs along an edge of the simplex at which a value is asked for."""
@@ -165,7 +169,7 @@ def _draw_branch(ax: Any, branch: _Branch, place: Floats) -> None:
 
 @own_errstate
 def plot_value(
-    policy: Any, *, states: Sequence[str] = ("0", "1"), actions: Sequence[str] | None = None, ax: Any = None
+    policy: Any, *, states: Sequence[str] | None = None, actions: Sequence[str] | None = None, ax: Any = None
 ) -> Any:
     """The value of every belief over two or three states.
 
@@ -173,8 +177,9 @@ def plot_value(
     ----------
     policy : object with a method ``value(belief)``, or a function of a belief
         As an `ExactPlanner`. If it also has ``action(belief)``, the beliefs are marked by what it does there.
-    states : sequence of 2 or 3 names
-        Two states give a curve over the probability of the second, three a triangle with lines of equal value.
+    states : sequence of 2 or 3 names, optional
+        Two states give a curve over the probability of the second, three a triangle with lines of equal value. By
+        default those of ``policy.model``, or "0" and "1".
     actions : sequence of str, optional
         Names of the actions; by default those of ``policy.model``, or numbers.
     ax : matplotlib Axes, optional
@@ -186,16 +191,17 @@ def plot_value(
     Examples
     --------
     >>> import unlatch
-    >>> tiger = unlatch.domains.tiger()
-    >>> ax = unlatch.plot_value(unlatch.ExactPlanner(tiger, horizon=4), states=tiger.state_names)
+    >>> ax = unlatch.plot_value(unlatch.ExactPlanner(unlatch.domains.tiger(), horizon=4))
     """
+    model = getattr(policy, "model", None)
+    states = states if states is not None else getattr(model, "state_names", ("0", "1"))
     if len(states) not in _POINTS:
         raise UsageError(f"values are drawn over 2 or 3 states, got {len(states)}")
     value = getattr(policy, "value", policy)
     if not callable(value):
         raise UsageError("expected an object with a method value(belief), or a function of a belief")
     choose = getattr(policy, "action", None)
-    names = actions if actions is not None else getattr(getattr(policy, "model", None), "action_names", None)
+    names = actions if actions is not None else getattr(model, "action_names", None)
     beliefs = _simplex(len(states))
     values = np.array([float(value(belief)) for belief in beliefs])
     chosen = None if choose is None else np.array([int(choose(belief)) for belief in beliefs])
@@ -246,7 +252,8 @@ def _plot_triangle(beliefs: Floats, values: Floats, chosen: Any, states: Any, na
     corners = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(3) / 2]])
     x, y = (beliefs @ corners).T
     ax = axis(ax, 5.6, 4.6)
-    filled = ax.tricontourf(x, y, values, levels=12, cmap="Blues")
+    darkest = float(values.max() + 0.8 * np.ptp(values))  # never reached: numbers stand on the shades
+    filled = ax.tricontourf(x, y, values, levels=12, cmap="Blues", vmax=darkest)
     lines = ax.tricontour(x, y, values, levels=12, colors=INK, linewidths=0.4)
     ax.clabel(lines, fontsize=6.5)
     ax.figure.colorbar(filled, ax=ax, label="value", shrink=0.8)
@@ -264,6 +271,7 @@ def _plot_triangle(beliefs: Floats, values: Floats, chosen: Any, states: Any, na
             layout.short(name, 20), place, ha="center", va=side, fontsize=9, parse_math=False, annotation_clip=False,
             xytext=(0, -6 if side == "top" else 6), textcoords="offset points",
         )  # fmt: skip
+    ax.set_ylim(-0.04, corners[2, 1] + 0.04)  # labels of lines reach over the edge
     ax.set_aspect("equal")
     ax.axis("off")
     return ax
@@ -279,17 +287,22 @@ def _legend(ax: Any) -> None:
 
 @own_errstate
 def plot_policy_graph(
-    nodes: Sequence[str], edges: Mapping[tuple[int, str], int], *, start: int | None = 0, ax: Any = None
+    nodes: PolicyGraph | Sequence[str],
+    edges: Mapping[tuple[int, str], int] | None = None,
+    *,
+    start: int | None = 0,
+    ax: Any = None,
 ) -> Any:
     """A finite-state controller: every node takes an action, what is seen then leads to the next node.
 
     Parameters
     ----------
-    nodes : sequence of str
-        The action of every node.
+    nodes : PolicyGraph, or sequence of str
+        As ``policy.graph()``, which has everything; or the action of every node.
     edges : mapping of (node, observation) to node
+        With a sequence of actions.
     start : int, optional
-        The node that an episode begins in, drawn with a thick rim.
+        The node that an episode begins in, drawn with a thick rim; a `PolicyGraph` has its own.
     ax : matplotlib Axes, optional
 
     Returns
@@ -299,41 +312,63 @@ def plot_policy_graph(
     Examples
     --------
     >>> import unlatch
+    >>> policy = unlatch.solve(unlatch.Problem(unlatch.domains.tiger(), discount=0.95))
+    >>> ax = unlatch.plot_policy_graph(policy.graph())
     >>> nodes = ["listen", "open-left", "open-right"]
     >>> edges = {(0, "hear-left"): 2, (0, "hear-right"): 1, (1, "silence"): 0, (2, "silence"): 0}
     >>> ax = unlatch.plot_policy_graph(nodes, edges)
     """
+    starts = [] if start is None else [start]
+    if isinstance(nodes, PolicyGraph):
+        nodes, edges, starts = _controller(nodes)
+    edges = edges if edges is not None else {}
     _refuse_edges(nodes, edges)
-    places = _level_places(_levels(len(nodes), edges, start or 0))
-    left, bottom, right, top = layout.extent(places, 0)
-    ax = axis(ax, 1.3 * (right - left), 1.3 * (top - bottom + 0.4))
+    places = _level_places(_levels(len(nodes), edges, starts or [0]))
     labels: dict[tuple[int, int], list[str]] = {}
     for (source, observation), target in edges.items():
         labels.setdefault((source, target), []).append(observation)
-    for move in layout.routed(places, list(labels)):
+    moves = layout.routed(places, list(labels))
+    drawn = np.concatenate([places, *(move.label[None] for move in moves)])
+    left, bottom, right, top = layout.extent(drawn, 0)
+    ax = axis(ax, 1.3 * (right - left), 1.3 * (top - bottom))
+    for move in moves:
         _draw_edge(ax, move, labels[move.source, move.target])
     for number, (action, place) in enumerate(zip(nodes, places, strict=True)):
-        _draw_node(ax, action, place, is_start=number == start)
+        _draw_node(ax, action, place, is_start=number in starts)
     ax.set_xlim(left, right)
-    ax.set_ylim(bottom - 0.4, top)
+    ax.set_ylim(bottom, top)
     ax.set_aspect("equal")
     ax.axis("off")
     return ax
 
 
+def _controller(graph: PolicyGraph) -> tuple[list[str], dict[tuple[int, str], int], list[int]]:
+    """Actions of the nodes, edges and starts of a graph; where something ends, one node more."""
+    end = len(graph.nodes)
+    edges = {(e.source, e.observation): end if e.target is None else e.target for e in graph.edges}
+    over = ["the end"] if end in edges.values() else []
+    return [node.action for node in graph.nodes] + over, edges, [number for _, number in graph.starts]
+
+
 def _refuse_edges(nodes: Sequence[str], edges: Mapping[tuple[int, str], int]) -> None:
     if not len(nodes):
         raise DataError("nodes: at least one is needed", field="nodes")
+    if len(nodes) > _MOST_NODES:
+        raise DataError(
+            f"nodes: {len(nodes)}, of which no picture is readable; at most {_MOST_NODES} are drawn: ask for fewer,"
+            " by policy.graph(max_nodes=...), or print the graph",
+            field="nodes",
+        )
     for (source, _), target in edges.items():
         for node in (source, target):
             if not 0 <= node < len(nodes):
                 raise DataError(f"edges: there is no node {node}; there are {len(nodes)}", field="edges")
 
 
-def _levels(count: int, edges: Mapping[tuple[int, str], int], start: int) -> list[int]:
+def _levels(count: int, edges: Mapping[tuple[int, str], int], starts: Sequence[int]) -> list[int]:
     """Steps from the start to every node; nodes that nothing leads to come last."""
-    found = {start: 0}
-    waiting = [start]
+    found = dict.fromkeys(starts, 0)
+    waiting = list(found)
     for node in waiting:
         for (source, _), target in edges.items():
             if source == node and target not in found:
@@ -373,7 +408,8 @@ def _draw_edge(ax: Any, move: layout.Move, seen: Sequence[str]) -> None:
     ax.add_patch(PathPatch(Curve(move.curve, codes), fill=False, edgecolor=SHOWS, linewidth=1.1, zorder=2))
     ax.add_patch(Polygon(move.head, closed=True, facecolor=SHOWS, edgecolor="none", zorder=2))
     more = f", +{len(seen) - 3}" if len(seen) > 3 else ""
-    said = ", ".join(layout.short(name, 14) for name in seen[:3]) + more
+    names = [layout.short(name, 24) for name in seen[:3]]
+    said = (", " if sum(map(len, names)) <= 24 else ",\n").join(names) + more
     box = {"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.9}
     ax.text(
         *move.label,

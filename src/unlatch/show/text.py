@@ -35,7 +35,7 @@ Format = Literal["auto", "table", "sparse"]
 _SHOWN_SPARSE = 0.005
 """Probabilities below this are left out of sparse rows."""
 
-_SHOWN_IN_TABLE = 5e-4
+_SHOWN_INITIAL, _SHOWN_IN_TABLE = 5e-5, 5e-4
 """Probabilities below this round to zero in a table and are shown as a dot."""
 
 _END = "the end"
@@ -114,7 +114,7 @@ def _print_pomdp(
         f"POMDP with {pomdp.n_states} states, {pomdp.n_actions} actions, {pomdp.n_observations} observation "
         f"symbols; observations come on {pomdp.emission}"
     )
-    _print_vector(screen, "initial", pomdp.state_names, pomdp.initial, form)
+    _print_vector(screen, "initial", pomdp.state_names, pomdp.initial, form, least=_SHOWN_INITIAL)
     _print_first_observations(screen, pomdp, form)
     tables = [_action_table(pomdp, a, summary.undetermined, intervals) for a in chosen]
     as_tables = form == "table" or (form == "auto" and all(screen.fits(*table) for table in tables))
@@ -133,13 +133,18 @@ def _print_pomdp(
         _print_vector(screen, "reward of a symbol", names, pomdp.symbol_rewards[shown], form)
 
 
-def _print_vector(screen: Screen, title: str, names: Sequence[str], values: Floats, form: Format) -> None:
-    numbers = [f"{value:.4g}" for value in values]
+def _print_vector(
+    screen: Screen, title: str, names: Sequence[str], values: Floats, form: Format, *, least: float = 0.0
+) -> None:
+    """One line of numbers; those between zero and ``least`` are a dot."""
+    numbers = ["." if 0 < value < least else f"{value:.4g}" for value in values]
     header, row = ["", *names], ["", *numbers]
     if form == "table" or (form == "auto" and screen.fits(header, [row])):
         screen.table(title, header, [row])
         return
-    pairs = (f"{name} {number}" for name, number in zip(names, numbers, strict=True) if number != "0")
+    pairs = (
+        f"{name} {number}" for name, number in zip(names, numbers, strict=True) if number not in ("0", ".")
+    )
     screen.print(f"{title}: {', '.join(pairs)}", indent="  ")
 
 

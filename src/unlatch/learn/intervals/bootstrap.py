@@ -7,7 +7,7 @@ pieces hold for a model that does not fit as well.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from unlatch.core.pomdp import POMDP
 from unlatch.core.progress import report
 from unlatch.core.random import RandomSource, resolve_rng
 from unlatch.core.trajectory import Trajectory
+from unlatch.engines.engine import engine_of
 from unlatch.errors import UsageError
 from unlatch.learn.intervals.fit import Fit
 from unlatch.learn.intervals.uncertainty import checked_level
@@ -86,6 +87,7 @@ def bootstrap(
     kind: Literal["parametric", "block"] = "parametric",
     replicates: int = 100,
     shared: bool = False,
+    engine: Any = None,
     rng: RandomSource = None,
 ) -> Bootstrap:
     """Fit the model to other logs like the one that it was fitted to, always from where it is and with its zeros.
@@ -102,6 +104,8 @@ def bootstrap(
         Number of logs.
     shared : bool
         As in `uncertainty`.
+    engine : optional
+        Who fits: None for this process, or others as in `learn_pomdp`. Does not change the result.
     rng : int or numpy.random.Generator, optional
 
     Examples
@@ -119,12 +123,14 @@ def bootstrap(
     replicates = whole_number("replicates", replicates, least=2)
     generator, _ = resolve_rng(rng)
     fit = Fit.of(pomdp, checked_log(log), shared=shared)
+    others = [
+        _OtherLog(f"log {number + 1} of {replicates}", fit, log if kind == "block" else None, own)
+        for number, own in enumerate(generator.spawn(replicates))
+    ]
     found = []
-    for done in range(replicates):
-        other = _simulated(fit, generator) if kind == "parametric" else _resampled(log, generator)
-        likelihood = Likelihood.of(other, pomdp.emission, pomdp)
-        found.append(fit.as_rows(maximize(fit.parameters, likelihood).parameters.blocks))
-        report("bootstrap", done + 1, replicates)
+    for rows in engine_of(engine).each(_fitted, others, [()] * replicates):
+        found.append(rows)
+        report("bootstrap", len(found), replicates)
     return Bootstrap(
         Rows(
             **{
@@ -135,6 +141,25 @@ def bootstrap(
         ),
         kind,
     )
+
+
+class _OtherLog(NamedTuple):
+    """A log like that of a fit, made by whoever fits it: of pieces of ``log``, or simulated where there is none."""
+
+    name: str
+    fit: Fit
+    log: Trajectory | None
+    rng: np.random.Generator
+
+    def read(self) -> Trajectory:
+        return _simulated(self.fit, self.rng) if self.log is None else _resampled(self.log, self.rng)
+
+
+def _fitted(other: _OtherLog) -> Rows:
+    """The numbers of the model at the maximum for another log."""
+    fit = other.fit
+    likelihood = Likelihood.of(other.read(), fit.pomdp.emission, fit.pomdp)
+    return fit.as_rows(maximize(fit.parameters, likelihood).parameters.blocks)
 
 
 def _simulated(fit: Fit, rng: np.random.Generator) -> Trajectory:

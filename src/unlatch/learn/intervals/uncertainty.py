@@ -53,6 +53,8 @@ class Uncertainty:
         The sets of those numbers that no log determines.
     examined : bool
         Whether it was looked at which these are.
+    equals : tuple of POMDP
+        Other models that predict the same of everything that can be seen, where there are such.
 
     Examples
     --------
@@ -66,6 +68,7 @@ class Uncertainty:
     method: Method = "scores"
     open_sets: OpenSets | None = None
     examined: bool = False
+    equals: tuple[POMDP, ...] = ()
 
     def __repr__(self) -> str:
         return f"Uncertainty({self.fit.pomdp}, {self.fit.steps} steps, {self.method})"
@@ -154,7 +157,9 @@ class Uncertainty:
         """Models as the log leaves them possible: drawn from the approximate distribution of the numbers given the log.
 
         Normal in the square roots of the probabilities, so that rows stay distributions and zeros stay zeros. An
-        ``initial`` that is no more than where the process settles follows the other numbers.
+        ``initial`` that is no more than where the process settles follows the other numbers. Numbers that no log
+        determines scatter about those of this model, not over their sets: what is predicted, or planned for what can be
+        seen, is the same for all of these.
         """
         n = whole_number("n", n, least=1)
         generator, _ = resolve_rng(rng)
@@ -177,6 +182,10 @@ class Uncertainty:
     ) -> Floats:
         """The interval of anything that is computed from a model: a number, or an array of them.
 
+        Where other models predict the same (``equals``), it reaches to what the function has for these. What is
+        computed from predictions alone has one value for all of them; what is computed from numbers that no log
+        determines may have values beyond those that were found.
+
         Parameters
         ----------
         function : callable
@@ -198,14 +207,23 @@ class Uncertainty:
         if method not in ("draws", "delta"):
             raise UsageError(f"method must be 'draws' or 'delta', got {method!r:.40}")
         if method == "delta":
-            return self._by_slope(function, level)
+            bounds = self._by_slope(function, level)
+        else:
+            bounds = self._by_draws(function, level, whole_number("draws", draws, least=20), rng)
+        for model in self.equals:
+            value = np.asarray(function(model), dtype=np.float64)
+            bounds = np.stack([np.minimum(bounds[..., 0], value), np.maximum(bounds[..., 1], value)], axis=-1)
+        return frozen(bounds)
+
+    def _by_draws(self, function: Callable[[POMDP], Any], level: float, n: int, rng: RandomSource) -> Floats:
         values = []
-        models = self.draws(whole_number("draws", draws, least=20), rng=rng)
+        models = self.draws(n, rng=rng)
         for done, model in enumerate(models):
             values.append(np.asarray(function(model), dtype=np.float64))
             report("intervals", done + 1, len(models))
         tails = np.quantile(np.stack(values), [(1 - level) / 2, (1 + level) / 2], axis=0)
-        return frozen(np.moveaxis(tails, 0, -1))
+        result: Floats = np.moveaxis(tails, 0, -1)
+        return result
 
     def _by_slope(self, function: Callable[[POMDP], Any], level: float) -> Floats:
         roots = self.roots
@@ -220,7 +238,7 @@ class Uncertainty:
             slopes.append((ahead - behind) / (2 * _STEP))
         error = np.sqrt((np.stack(slopes) ** 2).sum(axis=0)) if slopes else np.zeros_like(center)
         reach = float(_normal_quantile((1 + level) / 2)) * error
-        return frozen(np.stack([center - reach, center + reach], axis=-1))
+        return np.stack([center - reach, center + reach], axis=-1)
 
     def needs(self, width: float, *, level: float = 0.9, rng: RandomSource = 0) -> Needs:
         """How many more steps would bring the widest interval under ``width``, and which actions to take in them."""

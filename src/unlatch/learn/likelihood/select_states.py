@@ -480,5 +480,7 @@ def _notes(evidence: Evidence, best: Ascent, limit: int | None) -> Diagnostics:
             limit=limit,
         )
     if evidence.gap < SETTLED and not evidence.fixed:
-        notes = notes.noting("states_uncertain", str(evidence), gap=evidence.gap)
+        notes = notes.noting(
+            "states_uncertain", f"the number of states is not settled: {evidence}", gap=evidence.gap
+        )
     return notes

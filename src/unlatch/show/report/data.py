@@ -175,7 +175,7 @@ def _verdicts(summary: Summary, pomdp: POMDP) -> Verdicts | None:
     found = summary.identified
     if found is not None:
         words = [*found.transition_rows.ravel().tolist(), *found.observation_rows.ravel().tolist()]
-        said = "; ".join(f"{word}: {meaning}" for word, meaning in _WORDS.items() if word in words)
+        said = "; ".join(f"“{word}” – {meaning}" for word, meaning in _WORDS.items() if word in words)
         return Verdicts(
             np.broadcast_to(found.transition_rows[..., None], pomdp.transitions.shape),
             np.broadcast_to(found.observation_rows[..., None], pomdp.observations.shape),
@@ -188,7 +188,7 @@ def _verdicts(summary: Summary, pomdp: POMDP) -> Verdicts | None:
     transitions, observations, initial = (
         np.where(flags, OPEN, "") for flags in (entries.transitions, entries.observations, entries.initial)
     )
-    said = "open (marked ~): a change of basis inside a cell moves this number and no prediction; others it does not."
+    said = "“open”, marked ~ – a change of basis inside a cell moves this number and no prediction; others it does not."
     return Verdicts(transitions, observations, initial, said)
 
 

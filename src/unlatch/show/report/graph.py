@@ -35,7 +35,7 @@ def graph_svg(
     pomdp: POMDP, action: int, places: Floats, partition: Partition | None = None, label: str = ""
 ) -> Markup:
     """The graph of one action. States carry their number, so that the script can mark beliefs and goals."""
-    left, bottom, right, top = layout.extent(places, layout.most_lines(pomdp))
+    left, bottom, right, top = layout.extent(places, layout.most_lines(pomdp), layout.bar_width(pomdp))
     width, height = right - left, top - bottom
     flipped = np.array([1.0, -1.0]) * places
     moves = [_move(move) for move in layout.graph_moves(pomdp, action, places)]
@@ -115,12 +115,13 @@ def _described(pomdp: POMDP, state: int, cell: int) -> str:
 
 def _lines(pomdp: POMDP, action: int, state: int, x: float, y: float) -> Iterable[Markup]:
     top = y + layout.NODE_RADIUS + layout.BAR_GAP
+    full = layout.bar_width(pomdp)
     for number, (line, share) in enumerate(layout.said_lines(pomdp, action, state)):
         if share is not None:
-            corner = {"x": _px(x - layout.BAR_WIDTH / 2), "y": _px(top + layout.BAR_HEIGHT * (number + 0.07))}
+            corner = {"x": _px(x - full / 2), "y": _px(top + layout.BAR_HEIGHT * (number + 0.07))}
             height = _px(0.85 * layout.BAR_HEIGHT)
-            yield tag("rect", width=_px(layout.BAR_WIDTH), height=height, class_="track", **corner)
-            yield tag("rect", width=_px(layout.BAR_WIDTH * share), height=height, class_="bar", **corner)
+            yield tag("rect", width=_px(full), height=height, class_="track", **corner)
+            yield tag("rect", width=_px(full * share), height=height, class_="bar", **corner)
         yield tag("text", line, x=_px(x), y=_px(top + layout.BAR_HEIGHT * (number + 0.5)), class_="shows")
 
 

@@ -63,7 +63,8 @@ def _in_brief(data: ReportData) -> Iterator[tuple[str, str]]:
         place = "the log learned from" if data.own_log else "the log given"
         yield (
             f"predictions on {place}",
-            f"worst of {len(check.windows)}: {abs(check.windows[0].error):.1f} standard errors, of {check.limit:.1f}",
+            f"farthest off of {len(check.windows)}: {abs(check.windows[0].error):.1f} standard errors; "
+            f"chance allows {check.limit:.1f}",
         )
     notes = list(data.summary.diagnostics)
     repaired = sum(note.name in _REPAIRS for note in notes)
@@ -141,8 +142,13 @@ def _note(note: Any) -> Markup:
     remedy = _remedies().get(note.name)
     said = [tag("dd", _sentence(note.message))]
     if remedy is not None:
-        said.append(tag("dd", tag("span", "What helps: ", class_="tag"), remedy, class_="remedy"))
+        said.append(tag("dd", _helps(remedy), class_="remedy"))
     return tag("div", tag("dt", note.name), *said)
+
+
+def _helps(remedy: str) -> str:
+    nothing = remedy.removeprefix("none")
+    return f"What helps: {remedy}." if nothing == remedy else f"Nothing needs to be done{nothing}."
 
 
 @cache
@@ -164,7 +170,7 @@ def _evidence(evidence: Evidence) -> Markup:
     bent = [(float(count), _bent(score)) for count, score in scores]
     y_ticks = _bent_ticks(lowest, max(score for _, score in scores))
     counts = [count for count, _ in scores]
-    x_ticks = [(float(count), str(count)) for count in _spread(counts)]
+    x_ticks = [(float(count), str(count)) for count in _spread(counts, evidence.states)]
     x_ticks = [(counts[0] - 0.5, ""), *x_ticks, (counts[-1] + 0.5, "")]
     chart = chart_svg(
         [Series("", bent)], label="Evidence by number of states; the table below has the numbers", x_ticks=x_ticks,
@@ -194,14 +200,14 @@ def _bent_ticks(lowest: float, highest: float) -> list[tuple[float, str]]:
     return [*bent, (bent[-1][0] + 0.25, "")]
 
 
-def _spread(counts: Sequence[int]) -> list[int]:
-    """At most a dozen of them, with a little room between."""
-    kept = [counts[0]]
-    least = (counts[-1] - counts[0]) / 14
-    for count in counts[1:]:
-        if count - kept[-1] >= max(least, 1):
+def _spread(counts: Sequence[int], chosen: int) -> list[int]:
+    """At most a dozen of them, the chosen and the ends first, with a little room between."""
+    least = max((counts[-1] - counts[0]) / 14, 1.0)
+    kept: list[int] = []
+    for count in (chosen, counts[0], counts[-1], *counts):
+        if count in counts and all(abs(count - other) >= least for other in kept):
             kept.append(count)
-    return kept
+    return sorted(kept)
 
 
 # --- provenance ---------------------------------------------------------------------------------
