@@ -1,11 +1,11 @@
 """The solver beside its rival and beside what is known: bounds, values, success, speed.
 
-``python benchmarks/solving.py FOLDER [--sarsop PATH] [--seconds 10] [--only files,exports,paper,lake,maze,search]``
+``python benchmarks/solving.py FOLDER [--sarsop PATH] [--only files,exports,paper,lake,maze,search,agent]``
 
 FOLDER holds classic ``.POMDP`` files (tiger.95, cheese.95, 4x3.95, shuttle.95, network.95, query.s3, hallway); those
 that are missing are left out. ``--sarsop`` is the program ``pomdpsol`` of the C++ SARSOP, which then runs beside, in
-turns, on the same files for as many seconds; ``exports`` has it solve what we write, in both formats. Prints a table
-for every part.
+turns, on the same files for as many ``--seconds``; ``exports`` has it solve what we write, in both formats. ``agent``
+takes hours, and is run only if it is asked for (``--systems``, ``--runs``). Prints a table for every part.
 """
 
 from __future__ import annotations
@@ -16,11 +16,22 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 import unlatch
-from unlatch import ExactPlanner, PointBasedSolver, Policy, Problem, Reward, domains, run_episodes, solve
+from unlatch import (
+    POMDP,
+    ExactPlanner,
+    PointBasedSolver,
+    Policy,
+    Problem,
+    Reward,
+    domains,
+    run_episodes,
+    solve,
+)
 
 FILES = ("tiger.95", "cheese.95", "4x3.95", "shuttle.95", "network.95", "query.s3", "hallway")
 GAP = 1e-3
@@ -34,6 +45,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--episodes", type=int, default=EPISODES)
     parser.add_argument("--only", default="files,exports,paper,lake,maze,search")
+    parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--systems", default="lockbox,maze,lake")
     chosen = parser.parse_args()
     solve(Problem(domains.tiger(), discount=0.5))  # compile
     parts = {
@@ -43,6 +56,7 @@ def main() -> None:
         "lake": lake,
         "maze": maze,
         "search": search,
+        "agent": lambda: agent(chosen.systems.split(","), chosen.runs),
     }
     for name in chosen.only.split(","):
         parts[name]()
@@ -233,6 +247,96 @@ def search() -> None:
             played = run_episodes(model, planner, episodes=episodes, steps=10, rng=1)
             cells.append(f"{played.mean:.2f} ± {played.standard_error:.2f}")
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
+
+
+# --- the agent ------------------------------------------------------------------------------------------------------
+
+
+class Trial(NamedTuple):
+    """A system to be learned from nothing, and what both arms are told: discount, emission, first learning, and the
+    steps after which a run is given up."""
+
+    truth: POMDP
+    discount: float
+    emission: str
+    first: int
+    most: int
+
+
+TRIALS = {
+    "lockbox": lambda: Trial(domains.lockbox(), 0.95, "arrival", 150, 10_000),
+    "maze": lambda: Trial(domains.tmaze(6), 0.95, "departure", 1000, 40_000),
+    "lake": lambda: Trial(domains.frozen_lake(observe="column"), 0.99, "arrival", 5000, 100_000),
+}
+GROWTH, CUT, ENOUGH, SCORED = 1.5, 100, 0.9, 500
+
+
+def agent(systems: list[str], runs: int) -> None:
+    """Steps until the plan of the model learned so far gathers 90 % of the optimum in the true system: the agent, and
+    uniform exploration with the same learner at the same lengths of the log."""
+    print("\n| from nothing | run | agent | uniform |\n|---|---|---|---|")
+    for name in systems:
+        trial = TRIALS[name]()
+        best = solve(Problem(trial.truth, discount=trial.discount), gap=1e-3, time_limit=20).lower
+        taken = []
+        for seed in range(runs):
+            taken.append((by_agent(trial, best, seed), by_chance(trial, best, seed)))
+            print(f"| {name} | {seed} | {taken[-1][0]} | {taken[-1][1]} |", flush=True)
+        ours, theirs = np.median(taken, axis=0)
+        print(f"| {name} | median of {runs} | {ours:.0f} | {theirs:.0f}: {ours / theirs:.0%} |", flush=True)
+
+
+def by_agent(trial: Trial, best: float, seed: int) -> int:
+    """``most`` where it did not come to that."""
+    options = {"first": trial.first, "growth": GROWTH, "episode_steps": CUT, "emission": trial.emission}
+    ours = unlatch.Agent(trial.truth, discount=trial.discount, seed=seed, **options)
+    ours.run_until(lambda it: is_enough(trial, it.policy, best), most=trial.most)
+    return len(ours)
+
+
+def by_chance(trial: Trial, best: float, seed: int) -> int:
+    steps = trial.first
+    while steps < trial.most:
+        log = unlatch.simulate(trial.truth, CUT, total=steps, rng=seed)
+        model = unlatch.learn_pomdp(log, emission=trial.emission, rng=seed).pomdp
+        solver = PointBasedSolver(Problem(model, discount=trial.discount))
+        solver.run(gap=1e-3 * max(solver.problem.resolved.scale, 1e-9), max_backups=1000)
+        if is_enough(trial, solver.policy(), best):
+            return steps
+        steps = int(np.ceil(GROWTH * steps))
+    return trial.most
+
+
+def is_enough(trial: Trial, policy: Policy | None, best: float) -> bool:
+    if policy is None:
+        return False
+    scorer = Discounted(policy, trial.discount)
+    steps = int(np.ceil(np.log(0.01) / np.log(trial.discount)))
+    run_episodes(trial.truth, scorer, episodes=SCORED, steps=steps, rng=1)
+    return bool(np.mean(scorer.totals[:SCORED]) >= ENOUGH * best)
+
+
+class Discounted:
+    """A planner that follows another one and keeps the discounted sum of what every episode paid."""
+
+    def __init__(self, policy: Policy, discount: float) -> None:
+        self.model, self._policy, self._discount = policy.model, policy, discount
+        self.totals: list[float] = []
+
+    def reset(self, observation: str | None = None) -> None:
+        known = observation in self.model.first_observation_names
+        self._policy.reset(observation if known else None)
+        self.totals.append(0.0)
+        self._weight = 1.0
+
+    def action(self) -> int:
+        return self._policy.action()
+
+    def observe(self, action: str, observation: str, reward: float | None = None) -> None:
+        self.totals[-1] += self._weight * (reward or 0.0)
+        self._weight *= self._discount
+        if action in self.model.action_names:
+            self._policy.observe(action, observation, reward)
 
 
 if __name__ == "__main__":

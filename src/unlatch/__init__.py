@@ -176,6 +176,9 @@ _HOMES = {
     "plot_matrix": "show.plots",
     "plot_belief": "show.plots",
     "draw_models": "show.plots",
+    # all of it in a loop
+    "Agent": "agent",
+    "AgentRound": "agent",
     # the installation
     "doctor": "installation",
     "Installation": "installation",
@@ -201,6 +204,8 @@ if TYPE_CHECKING:
 
     from unlatch import domains as domains
     from unlatch import errors as errors
+    from unlatch.agent import Agent as Agent
+    from unlatch.agent import AgentRound as AgentRound
     from unlatch.bridges.arrays import TabularArrays as TabularArrays
     from unlatch.bridges.arrays import from_arrays as from_arrays
     from unlatch.bridges.arrays import to_arrays as to_arrays

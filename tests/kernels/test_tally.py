@@ -43,6 +43,28 @@ def test_tallies_equal_a_dictionary(version, rng, length, digits):
     assert state.tolist() == [0, 0, len(expected)]
 
 
+@pytest.mark.parametrize("length", [1, 3, 5])
+def test_keys_beside_their_counts_equal_a_dictionary(version, rng, length):
+    symbols = rng.integers(0, 8, 40).astype(np.int32)
+    begins, sizes, _ = PIECES
+    slots, totals = np.zeros(4, dtype=np.int64), np.zeros((2, 4), dtype=np.int64)
+    for _ in range(2):
+        state = np.array([0, 0, np.count_nonzero(slots)])
+        while not version(tally.tally_packed)(symbols, begins, sizes, length, 3, 5, state, slots):
+            more = np.zeros(2 * len(slots), dtype=np.int64), np.zeros((2, 2 * len(slots)), dtype=np.int64)
+            version(tally.move_slots)(slots, 5, totals, *more)
+            slots, totals = more
+        version(tally.unload)(slots, 5, totals[1])
+    expected: dict = {}
+    for window, _ in windows(symbols, length):
+        key = naive.big_number(window, 8)
+        expected[key] = expected.get(key, 0) + 2
+    used = np.flatnonzero(slots)
+    assert dict(zip(((slots[used] >> 5) - 1).tolist(), totals[1, used].tolist(), strict=True)) == expected
+    assert not totals[0].any()
+    assert len(slots) >= 2 * len(used)
+
+
 @pytest.mark.parametrize(("length", "digits"), [(2, 8), (5, 2)])
 def test_a_full_table_is_gone_on_with(version, rng, length, digits):
     symbols = rng.integers(0, 8, 40).astype(np.int32)

@@ -141,7 +141,8 @@ def test_parts_that_are_counted_apart_join_to_the_whole(cut, history):
 def test_a_table_that_is_sorted_counts_as_one_that_is_looked_up(monkeypatch, rng):
     log = Trajectory(rng.integers(0, 3, 3000), rng.integers(0, 40, 3000))
     expected = count_sequences(log, history_length=3, test_length=2)
-    for name, value in (("DIRECT_BITS", 0), ("MANY", 500), ("SORTED_AT_ONCE", 400)):
+    packed = [("DIRECT_BITS", 0), ("COUNT_BITS", 6), ("PACKED", 500)]
+    for name, value in (*packed, ("PACKED_BITS", 0), ("MANY", 500), ("SORTED_AT_ONCE", 400)):
         monkeypatch.setattr(tallies, name, value)
         same(count_chunks(chunked(log, range(0, 3000, 70)), history_length=3, test_length=2), expected)
 

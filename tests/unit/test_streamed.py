@@ -8,7 +8,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from unlatch import Trajectory, count_sequences, domains, learn_pomdp, read_log, simulate, write_log
+from naive import random_pomdp
+from unlatch import (
+    POMDP,
+    Trajectory,
+    count_sequences,
+    domains,
+    learn_pomdp,
+    read_log,
+    simulate,
+    uncertainty,
+    write_log,
+)
 from unlatch.engines.engine import ThisProcess, engine_of
 from unlatch.engines.processes import Processes
 from unlatch.errors import DataError, EngineError, UsageError
@@ -202,3 +213,45 @@ def test_files_that_cannot_be_read_in_parts(tmp_path):
     (tmp_path / "log.parquet").write_bytes(data)
     with pytest.raises(DataError, match=r"log\.parquet"):
         StreamedLog(LogFiles(tmp_path / "log.parquet"), InPieces()).count(2, 1)
+
+
+@pytest.mark.slow
+def test_intervals_are_those_of_the_whole_log(folder):
+    """Of all blocks, not of the first one: as narrow as those of the log in memory."""
+    files = LogFiles(folder, continued=True)
+    result = learn_pomdp(files, emission="departure", rng=0)
+    assert result.steps == len(LOG)
+    whole = result.search.hypothesis.whole
+    assert len(result.search.hypothesis.log) < len(LOG)
+    found = result.intervals().standard_errors
+    other = uncertainty(result.pomdp, LOG).intervals().standard_errors
+    for kind in ("transitions", "observations"):
+        one, two = getattr(found, kind), getattr(other, kind)
+        np.testing.assert_allclose(one, two, rtol=0.02, atol=1e-6)
+    assert result.uncertainty.fit.steps == len(LOG)
+    remote = StreamedLog(files, InPieces())
+    asked = whole.stream.expected_counts(parameters_of(result.pomdp), "departure")
+    again = remote.expected_counts(parameters_of(result.pomdp), "departure")
+    assert np.array_equal(asked.transitions, again.transitions)
+
+
+def test_a_likelihood_alone_is_that_of_the_counts(folder):
+    stream = StreamedLog(LogFiles(folder, continued=True), ThisProcess())
+    actions, observations = len(stream.whole.action_names), len(stream.whole.observation_names)
+    rng = np.random.default_rng(0)
+    model = parameters_of(random_pomdp(rng, states=3, actions=actions, observations=observations))
+    found = stream.likelihood("departure")
+    assert found.log_likelihood(model) == pytest.approx(found.counts(model).log_likelihood, rel=1e-12)
+
+
+def test_what_is_not_forgotten_at_cuts_is_told(tmp_path):
+    """Two systems of which one was chosen at the beginning: what was seen first tells it for good."""
+    still = np.array([np.eye(2)])
+    coins = POMDP(transitions=still, observations=[[[0.51, 0.49], [0.5, 0.5]]], initial=[0.5, 0.5])
+    write_log(tmp_path / "log.parquet", simulate(coins, 13_000, rng=0))
+    stream = StreamedLog(LogFiles(tmp_path / "log.parquet"), ThisProcess())
+    assert stream.unforgotten(parameters_of(coins), "departure") > 1e-3
+    moving = replace(coins, transitions=np.full((1, 2, 2), 0.5))
+    assert stream.unforgotten(parameters_of(moving), "departure") < 1e-12
+    result = learn_pomdp(tmp_path / "log.parquet", emission="departure", rng=0)
+    assert "unforgotten" not in result.diagnostics  # a single state remembers nothing

@@ -18,7 +18,7 @@ from unlatch.core.random import resolve_rng
 from unlatch.core.trajectory import Trajectory
 from unlatch.errors import MissingDependencyError, UsageError
 
-__all__ = ["made", "record"]
+__all__ = ["made", "opened", "record"]
 
 Policy = Callable[[Any], Any]
 
@@ -71,7 +71,7 @@ def record(
     gymnasium = _gymnasium()
     whole_number("steps", steps, least=1)
     generator, used = resolve_rng(seed)
-    with _environment(gymnasium, env) as (world, where):
+    with _environment(env) as (world, where):
         vector = isinstance(world, gymnasium.vector.VectorEnv)
         session = _Session(
             world=world,
@@ -114,21 +114,27 @@ def _gymnasium() -> Any:
 
 
 @contextmanager
-def _environment(gymnasium: Any, env: Any) -> Iterator[tuple[Any, str]]:
-    """The environment, made and closed here if it is given by name, and what messages call it."""
+def _environment(env: Any) -> Iterator[tuple[Any, str]]:
+    """The environment, closed in the end if it is given by name, and what messages call it."""
+    world, where = opened(env)
+    try:
+        yield world, where
+    finally:
+        if isinstance(env, str):
+            world.close()
+
+
+def opened(env: Any) -> tuple[Any, str]:
+    """The environment, made if it is given by name, and what messages call it."""
+    gymnasium = _gymnasium()
     if isinstance(env, gymnasium.Env | gymnasium.vector.VectorEnv):
         spec = getattr(env, "spec", None)
-        yield env, spec.id if spec is not None else type(getattr(env, "unwrapped", env)).__name__
-        return
+        return env, spec.id if spec is not None else type(getattr(env, "unwrapped", env)).__name__
     if not isinstance(env, str):
         raise UsageError(
             f"env must be the name of an environment, or one of Gymnasium, got {type(env).__name__}"
         )
-    world = made(env, {}, 1)
-    try:
-        yield world, env
-    finally:
-        world.close()
+    return made(env, {}, 1), env
 
 
 def made(name: str, settings: Mapping[str, Any], count: int) -> Any:

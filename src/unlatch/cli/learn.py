@@ -113,6 +113,12 @@ __all__ = ["learn", "print_result"]
     is_flag=True,
     help="Reach a scheduler on another machine without TLS. Whoever reaches it can run anything there.",
 )
+@click.option(
+    "--checkpoint",
+    metavar="FOLDER",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Keep what was found in every block there: a run that was killed goes on where it was. Parquet only.",
+)
 @log_options
 @click.pass_context
 def learn(
@@ -135,7 +141,8 @@ def learn(
     files = [log for log in logs if str(log) != "-"]
     check_target(output, not_over=files)
     chosen = {
-        name: options.pop(name) for name in ("model", "old_log", "engine", "scheduler", "insecure_scheduler")
+        name: options.pop(name)
+        for name in ("model", "old_log", "engine", "scheduler", "insecure_scheduler", "checkpoint")
     }
     if _are_counts(files):
         _learn_from_counts(ctx, files, output, seed, options)
@@ -171,7 +178,7 @@ _READ_WHOLE = 64 << 20
 
 def _are_many(files: list[Path], chosen: dict[str, Any]) -> bool:
     """Whether logs are passed over in blocks, rather than read into memory."""
-    if chosen["engine"] != "process" or len(files) > 1:
+    if chosen["engine"] != "process" or chosen["checkpoint"] or len(files) > 1:
         return True
     return files[0].is_dir() or (files[0].is_file() and files[0].stat().st_size > _READ_WHOLE)
 
@@ -187,13 +194,18 @@ def _from_files(
     from unlatch.learn.pipeline import learn_pomdp
 
     engine = None
-    if chosen["engine"] != "process" or chosen["scheduler"]:
+    if chosen["engine"] != "process" or chosen["scheduler"] or chosen["checkpoint"]:
         engine = engine_of(
-            chosen["engine"], scheduler=chosen["scheduler"], insecure=chosen["insecure_scheduler"]
+            chosen["engine"],
+            scheduler=chosen["scheduler"],
+            insecure=chosen["insecure_scheduler"],
+            checkpoint=chosen["checkpoint"],
         )
     try:
         source = open_input(ctx, logs, options)
-        return learn_pomdp(source, engine=engine, rng=seed, **_given(ctx, options))
+        result = learn_pomdp(source, engine=engine, rng=seed, **_given(ctx, options))
+        result.stated  # noqa: B018 - passes over the log, while the engine is there
+        return result
     finally:
         if engine is not None and hasattr(engine, "close"):
             engine.close()

@@ -30,6 +30,7 @@ _COMMANDS = {
     "count": "Count the windows of logs into a file.",
     "merge": "Join files of counts.",
     "plan": "Plan towards a goal, act, and report how it went.",
+    "agent": "Explore a system from nothing, learn it, plan, act, and go on learning.",
     "show": "Print a model: states, partition, matrices.",
     "report": "Write one page about a model or a study: graphs, numbers, checks, goals.",
     "convert": "Write a model or policy in another format: .POMDP, .pomdpx, .json, .npz, .dot, .mmd.",

@@ -69,10 +69,10 @@ def record(
 
     check_target(output)
     check_log_target(output)
-    shown = None if observe is None else _function(observe)
+    shown = None if observe is None else function_of(observe)
     names = None if action_names is None else action_names.split(",")
     with progress():
-        log = _recorded(environment, steps, seed, shown, names, _settings(settings), environments)
+        log = _recorded(environment, steps, seed, shown, names, settings_of(settings), environments)
         write_log(output, log)
     assert log.terminated is not None
     ended = int(log.terminated.sum())
@@ -111,7 +111,7 @@ def _recorded(
         raise UsageError(f"{name}: failed while it was recorded: {type(error).__name__}: {said}") from None
 
 
-def _settings(pairs: tuple[str, ...]) -> dict[str, Any]:
+def settings_of(pairs: tuple[str, ...]) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
@@ -124,7 +124,7 @@ def _settings(pairs: tuple[str, ...]) -> dict[str, Any]:
     return result
 
 
-def _function(text: str) -> Callable[[Any], Any]:
+def function_of(text: str) -> Callable[[Any], Any]:
     """A function of a file of the user."""
     path, colon, name = text.rpartition(":")
     if not colon or not name.isidentifier():

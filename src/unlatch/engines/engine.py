@@ -6,6 +6,7 @@ Results come in the order of the blocks, whoever was first.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
@@ -61,7 +62,13 @@ def run_task(task: Task, block: Block, arguments: tuple[Any, ...]) -> Any:
     return linalg.on_one_thread(task)(block, *arguments)
 
 
-def engine_of(engine: Any, *, scheduler: str | None = None, insecure: bool = False) -> Engine:
+def engine_of(
+    engine: Any,
+    *,
+    scheduler: str | None = None,
+    insecure: bool = False,
+    checkpoint: str | os.PathLike[str] | None = None,
+) -> Engine:
     """An engine from what a caller says: None, "processes", "dask", a number of processes, or a client of Dask.
 
     Parameters
@@ -71,6 +78,8 @@ def engine_of(engine: Any, *, scheduler: str | None = None, insecure: bool = Fal
         Address of a running scheduler of Dask.
     insecure : bool
         Allow an address of another machine without TLS. Whoever reaches such a scheduler can run anything on it.
+    checkpoint : path, optional
+        Folder in which the result of every block is kept, for a call that is repeated after it was killed.
     """
     if engine is None or engine == "process":
         found: Engine = ThisProcess()
@@ -94,4 +103,8 @@ def engine_of(engine: Any, *, scheduler: str | None = None, insecure: bool = Fal
         )
     if scheduler is not None and engine != "dask":
         raise UsageError("a scheduler is one of Dask: give engine='dask' (--engine dask) with it")
+    if checkpoint is not None:
+        from unlatch.engines.remembered import Remembered
+
+        found = Remembered(found, checkpoint)
     return found

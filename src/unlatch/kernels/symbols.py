@@ -20,3 +20,17 @@ def settled_rewards(observations, rewards, n_symbols):  # type: ignore[no-untype
         elif table[symbol] != rewards[t]:
             return table, False
     return table, True
+
+
+@kernel
+def number_events(first, second, table, out):  # type: ignore[no-untyped-def]
+    """``out[t] = table[first[t], second[t]]``, for codes that are not negative."""
+    for t in range(first.shape[0]):
+        out[t] = table[np.uint64(first[t]), np.uint64(second[t])]
+
+
+@kernel
+def count_symbols(symbols, counts):  # type: ignore[no-untyped-def]
+    """Add one to ``counts[symbol]`` for every symbol."""
+    for t in range(symbols.shape[0]):
+        counts[symbols[t]] += 1

@@ -70,6 +70,65 @@ def tally_few(symbols, begins, sizes, blocks, length, bits, counts):  # type: ig
 
 
 @kernel
+def tally_packed(symbols, begins, sizes, length, bits, count_bits, state, slots):  # type: ignore[no-untyped-def]
+    """Count every window of every piece where its key stands: a slot is ``key + 1`` above
+    ``count_bits`` bits of count.
+
+    One look at the memory for a window. Goes on as `tally_windows`, until all are counted or ``slots`` are half full.
+    """
+    mask = (1 << (bits * length)) - 1
+    room = slots.shape[0] // 2
+    used = state[ROWS]
+    for i in range(state[PIECE], begins.shape[0]):
+        first = begins[i] + state[OFFSET]
+        key = 0
+        if state[OFFSET] < sizes[i]:
+            for d in range(length - 1):
+                key = (key << bits) | symbols[first + d]
+        for t in range(first, begins[i] + sizes[i]):
+            key = ((key << bits) | symbols[t + length - 1]) & mask
+            slot = folded(key) & (slots.shape[0] - 1)
+            entry = slots[slot]
+            while entry != 0 and (entry >> count_bits) - 1 != key:
+                slot = (slot + 1) & (slots.shape[0] - 1)
+                entry = slots[slot]
+            if entry == 0:
+                if used == room:
+                    state[PIECE], state[OFFSET], state[ROWS] = i, t - begins[i], used
+                    return False
+                used += 1
+                entry = (key + 1) << count_bits
+            slots[slot] = entry + 1
+        state[OFFSET] = 0
+    state[PIECE], state[OFFSET], state[ROWS] = 0, 0, used
+    return True
+
+
+@kernel
+def unload(slots, count_bits, totals):  # type: ignore[no-untyped-def]
+    """Add the counts of all slots to ``totals`` (slots,), and set them to zero."""
+    mask = (1 << count_bits) - 1
+    for slot in range(slots.shape[0]):
+        count = slots[slot] & mask
+        if count != 0:
+            totals[slot] += count
+            slots[slot] -= count
+
+
+@kernel
+def move_slots(slots, count_bits, totals, more_slots, more_totals):  # type: ignore[no-untyped-def]
+    """Move all slots, and their totals (blocks, slots), to larger tables that are empty."""
+    for old in range(slots.shape[0]):
+        if slots[old] != 0:
+            slot = folded((slots[old] >> count_bits) - 1) & (more_slots.shape[0] - 1)
+            while more_slots[slot] != 0:
+                slot = (slot + 1) & (more_slots.shape[0] - 1)
+            more_slots[slot] = slots[old]
+            for block in range(totals.shape[0]):
+                more_totals[block, slot] = totals[block, old]
+
+
+@kernel
 def tally_windows(symbols, begins, sizes, blocks, length, bits, state, slots, keys, counts, rows):  # type: ignore[no-untyped-def]
     """Count every window of every piece in a table of one-word keys, until all are counted or the table is half full.
 

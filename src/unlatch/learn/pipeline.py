@@ -36,6 +36,7 @@ from unlatch.learn.intervals.design import Needs
 from unlatch.learn.intervals.fit import Fit
 from unlatch.learn.intervals.sets import open_sets
 from unlatch.learn.intervals.uncertainty import Uncertainty
+from unlatch.learn.likelihood.blocks import FORGOTTEN, REACH
 from unlatch.learn.likelihood.objective import Hypothesis
 from unlatch.learn.likelihood.parameters import ExpectedCounts, parameters_of
 from unlatch.learn.likelihood.refine import made_possible
@@ -51,7 +52,7 @@ from unlatch.learn.spectral.hankel import LOG_NOTES, HankelMatrix
 from unlatch.learn.spectral.lengths import FEWER_WINDOWS, counting, factorize_counted, factorize_log
 from unlatch.learn.spectral.windows import BLOCKS
 from unlatch.streams.source import LogFiles
-from unlatch.streams.streamed import StreamedLog
+from unlatch.streams.streamed import StreamedLikelihood, StreamedLog
 
 __all__ = ["LearnResult", "learn_from_counts", "learn_pomdp", "learn_psr"]
 
@@ -171,7 +172,8 @@ class LearnResult:
                 "the spectral model is no maximum of the likelihood, and intervals are about that: learn with "
                 "refine='auto'"
             )
-        fit = Fit.of(self.pomdp, self.search.hypothesis.log, shared=self.shared)
+        hypothesis = self.search.hypothesis
+        fit = Fit.of(self.pomdp, hypothesis.log, shared=self.shared, whole=hypothesis.whole)
         numbers = sum(int(flags.sum()) for flags in fit.free)
         misfit = "poor_fit" in self.diagnostics and numbers <= _FOR_THE_SANDWICH
         found = self.identified if self.states <= QUICK_STATES else None
@@ -269,6 +271,7 @@ def learn_pomdp(
     log: Trajectory | Source,
     *,
     engine: Any = None,
+    checkpoint: str | os.PathLike[str] | None = None,
     states: int | None = None,
     max_states: int | None = None,
     time_limit: float | None = None,
@@ -301,6 +304,9 @@ def learn_pomdp(
     engine : optional
         Who passes over the blocks of a log in files: None for this process, "processes" or a number of them, "dask"
         for a cluster of this machine, or a client of Dask. Does not change the result.
+    checkpoint : path, optional
+        A folder in which what was found in every block is kept. A call that was killed, repeated with the same ``rng``,
+        goes on where it was. For Parquet files, as with an engine; the folder must be one that only you can write to.
     states : int, optional
         Fixes the number of states, of the spectral model and of the search.
     max_states : int, optional
@@ -370,7 +376,7 @@ def learn_pomdp(
     )
     budget = Budget(options.time_limit)
     generator, seed = resolve_rng(rng)
-    plain, stream = _opened(log, engine)
+    plain, stream = _opened(log, engine, checkpoint)
     log = plain.with_reward_symbols()
     _refuse_a_single_state(log, options)
     refuse_deterministic_policy(log)
@@ -392,18 +398,21 @@ Source = str | os.PathLike[str] | Sequence[Any] | LogFiles
 """A log in files."""
 
 
-def _opened(log: Trajectory | Source, engine: Any) -> tuple[Trajectory, StreamedLog | None]:
+def _opened(
+    log: Trajectory | Source, engine: Any, checkpoint: str | os.PathLike[str] | None
+) -> tuple[Trajectory, StreamedLog | None]:
     """A log in memory; of a long one in files the first block, and the door to the rest."""
     if isinstance(log, Trajectory):
-        if engine is not None:
+        if engine is not None or checkpoint is not None:
             raise UsageError(
-                "an engine passes over a log in files; this one is in memory. Give its path, or no engine"
+                "an engine passes over a log in files, and a checkpoint keeps what was found in its blocks; this "
+                "log is in memory. Give its path, or neither"
             )
         return log, None
     if not isinstance(log, str | os.PathLike | list | tuple | LogFiles):
         return checked_log(log), None
     files = log if isinstance(log, LogFiles) else LogFiles(log)
-    stream = StreamedLog(files, engine_of(engine))
+    stream = StreamedLog(files, engine_of(engine, checkpoint=checkpoint))
     sample = stream.sample
     return sample, None if len(sample) == stream.steps else stream
 
@@ -638,8 +647,26 @@ def _refined(
         + found.diagnostics
         + _limit_notes(found, budget, options)
         + fit
-        + _neither_notes(found, fit),
+        + _neither_notes(found, fit)
+        + _cut_notes(pomdp, hypothesis),
         zero_support=_supported(pomdp, found, budget),
+    )
+
+
+def _cut_notes(pomdp: POMDP, hypothesis: Hypothesis) -> Diagnostics:
+    """What beliefs lose where a log in files is cut into blocks."""
+    if not isinstance(hypothesis.whole, StreamedLikelihood):
+        return Diagnostics()
+    stream = hypothesis.whole.stream
+    lost = stream.unforgotten(parameters_of(pomdp), pomdp.emission)
+    if lost <= FORGOTTEN:
+        return Diagnostics()
+    return Diagnostics().noting(
+        "unforgotten",
+        f"what lies {REACH} steps before a cut between blocks of the log is not forgotten: beliefs there differ by up "
+        f"to {lost:.2g}. Likelihood and numbers are those of blocks that know no more of each other",
+        difference=lost,
+        steps=REACH,
     )
 
 

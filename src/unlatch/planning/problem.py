@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -30,7 +31,7 @@ _POSSIBLE = 1e-12
 """Probability from which a symbol counts as one that an action can show."""
 
 
-class TrackedProblem:
+class TrackedProblem(ABC):
     """What following a belief needs to know of a model."""
 
     model: Model
@@ -50,9 +51,9 @@ class TrackedProblem:
         return tuple(self.model.action_names[a] for a in self.legal)
 
     @property
+    @abstractmethod
     def pays(self) -> bool:
         """Whether the model knows of rewards, so that one can be told."""
-        raise NotImplementedError
 
     @property
     def mixing(self) -> Floats:

@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from unlatch.core.chunks import LogChunk, concatenated
-from unlatch.errors import DataError, UsageError
+from unlatch.errors import DataError, StorageError, UsageError
 from unlatch.files.atomic import checked_path
 from unlatch.files.logs.arrow import arrow_library
 from unlatch.files.logs.read import iterate_log
 from unlatch.files.logs.sources import parts_of
 
-__all__ = ["BLOCK", "Edges", "FileBlock", "HeldBlock", "LogFiles", "file_blocks", "known_beginnings"]
+__all__ = [
+    "BLOCK",
+    "Edges",
+    "FileBlock",
+    "HeldBlock",
+    "LogFiles",
+    "file_blocks",
+    "known_beginnings",
+    "read_ahead",
+]
 
 BLOCK = 1 << 20
 """Steps of a block: a few megabytes, and as many as most writers of Parquet put into a row group."""
@@ -61,6 +72,18 @@ class FileBlock:
     def name(self) -> str:
         """The files and rows, as messages call them."""
         return "; ".join(f"{path}, rows {first} to {first + rows - 1}" for path, first, rows in self.parts)
+
+    @property
+    def identity(self) -> Any:
+        """The rows, the files as they are on the disk, and how they are read."""
+        files = []
+        for path, *rows in self.parts:
+            try:
+                found = os.stat(path)
+            except OSError as error:
+                raise StorageError(f"{path}: {error.strerror}") from None
+            files.append((os.path.abspath(path), *rows, found.st_size, found.st_mtime_ns))
+        return self.start, tuple(files), sorted(self.options.items()), self.continues
 
     def __len__(self) -> int:
         return sum(rows for _, _, rows in self.parts)
@@ -207,6 +230,20 @@ def file_blocks(files: LogFiles) -> list[FileBlock]:
                 parts.append((path, first - begin, last - first))
         found.append(FileBlock(start, tuple(parts), dict(files.options)))
     return found
+
+
+def read_ahead(chunks: Iterator[Any]) -> Iterator[Any]:
+    """The same chunks, of which the next is read by another thread while the caller works on one."""
+    context = copy_context()
+
+    def read() -> Any:
+        return context.run(next, chunks, None)
+
+    with ThreadPoolExecutor(max_workers=1) as reader:
+        coming = reader.submit(read)
+        while (chunk := coming.result()) is not None:
+            coming = reader.submit(read)
+            yield chunk
 
 
 def _without_a_crumb(chunks: Iterator[LogChunk]) -> Iterator[LogChunk]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
+from unlatch.arrays import Floats
 from unlatch.core.budget import checkpoint
 from unlatch.core.pomdp import Emission
 from unlatch.core.progress import report
@@ -17,6 +21,7 @@ from unlatch.learn.likelihood.blocks import (
     BlockedLog,
     BlockScan,
     block_counts,
+    block_log_likelihood,
     blocked_log,
     scan_block,
     seam_messages,
@@ -24,6 +29,7 @@ from unlatch.learn.likelihood.blocks import (
 )
 from unlatch.learn.likelihood.objective import Likelihood
 from unlatch.learn.likelihood.parameters import ExpectedCounts, Parameters
+from unlatch.learn.likelihood.scores import Coordinates, score_products
 from unlatch.learn.spectral.counting import (
     CountedPart,
     SequenceCounts,
@@ -31,7 +37,15 @@ from unlatch.learn.spectral.counting import (
     count_part,
     joined_parts,
 )
-from unlatch.streams.source import Edges, FileBlock, HeldBlock, LogFiles, file_blocks, known_beginnings
+from unlatch.streams.source import (
+    Edges,
+    FileBlock,
+    HeldBlock,
+    LogFiles,
+    file_blocks,
+    known_beginnings,
+    read_ahead,
+)
 
 __all__ = ["StreamedLikelihood", "StreamedLog"]
 
@@ -75,7 +89,9 @@ class StreamedLog:
         """Every window of the log; the same numbers whoever counts."""
         if not self.engine.remote:
             return count_chunks(
-                self._reported(self.files.chunks()), history_length=history_length, test_length=test_length
+                self._reported(read_ahead(self.files.chunks())),
+                history_length=history_length,
+                test_length=test_length,
             )
         self.whole  # noqa: B018 - blocks must know whether they go on with an episode
         parts = self._each(_counted, lambda _: (history_length, test_length), "counting")
@@ -100,6 +116,38 @@ class StreamedLog:
         total = tree_sum(parts)
         return replace(total, log_likelihood=total.log_likelihood - messages.counted_twice)
 
+    def log_likelihood(self, parameters: Parameters, emission: Emission) -> float:
+        """Of all blocks."""
+        whole = self.whole
+        messages = seam_messages(parameters, whole, emission)
+        given = (parameters, whole.encoding, emission)
+        parts = self._each(_likely, lambda number: (*given, *messages.around(number)), None)
+        return math.fsum(parts) - messages.counted_twice
+
+    def score_products(
+        self,
+        parameters: Parameters,
+        emission: Emission,
+        coordinates: Coordinates,
+        parts: Sequence[slice],
+        length: int,
+        stage: str,
+    ) -> list[Floats]:
+        """Sums of outer products of half the scores of all blocks, added in a fixed order."""
+        whole = self.whole
+        messages = seam_messages(parameters, whole, emission)
+        given = (parameters, whole.encoding, emission, coordinates, tuple(parts), length)
+        totals = [np.zeros((part.stop - part.start,) * 2) for part in parts]
+        for sums in self._each(_scored, lambda number: (*given, messages.beliefs[number]), stage):
+            for total, more in zip(totals, sums, strict=True):
+                total += more
+        return totals
+
+    def unforgotten(self, parameters: Parameters, emission: Emission) -> float:
+        """By how much the belief at a cut between blocks differs, at most, if half of the steps that tell it are left
+        out: what lies further away is taken to be forgotten."""
+        return seam_messages(parameters, self.whole, emission).unforgotten
+
     def _each(self, task: Task, given: Callable[[int], tuple[Any, ...]], stage: str | None) -> Iterator[Any]:
         """What a task makes of every block, in their order."""
         if self.engine.remote:
@@ -110,7 +158,7 @@ class StreamedLog:
                     report(stage, done + 1, number)
                 yield result
             return
-        for number, chunk in enumerate(self.files.chunks()):
+        for number, chunk in enumerate(read_ahead(self.files.chunks())):
             checkpoint()
             yield task(HeldBlock(chunk), *given(number))
 
@@ -128,7 +176,20 @@ def _counted(block: FileBlock, history_length: int, test_length: int) -> Counted
 
 def _expected(block: FileBlock | HeldBlock, *given: Any) -> ExpectedCounts:
     parameters, encoding, emission, before, after = given
-    return block_counts(parameters, encoding, block.read(), emission, before, after)
+    return block_counts(parameters, encoding, block.read(), emission, before, after, threads=1)
+
+
+def _likely(block: FileBlock | HeldBlock, *given: Any) -> float:
+    parameters, encoding, emission, before, after = given
+    return block_log_likelihood(parameters, encoding, block.read(), emission, before, after)
+
+
+def _scored(block: FileBlock | HeldBlock, *given: Any) -> list[Floats]:
+    parameters, encoding, emission, coordinates, parts, length, before = given
+    log = encoding.log(block.read())
+    return score_products(
+        parameters, log, coordinates, parts, length=length, emission=emission, before=before
+    )
 
 
 def _going_on(scan: BlockScan) -> BlockScan:
@@ -160,3 +221,16 @@ class StreamedLikelihood(Likelihood):
 
     def counts(self, parameters: Parameters) -> ExpectedCounts:
         return self.stream.expected_counts(parameters, self.emission)
+
+    def log_likelihood(self, parameters: Parameters) -> float:
+        return self.stream.log_likelihood(parameters, self.emission)
+
+    def score_products(
+        self,
+        parameters: Parameters,
+        coordinates: Coordinates,
+        parts: Sequence[slice],
+        length: int,
+        stage: str,
+    ) -> list[Floats]:
+        return self.stream.score_products(parameters, self.emission, coordinates, parts, length, stage)

@@ -58,14 +58,15 @@ class GrowingAlphabet:
         if codes.dtype == np.int16 and self._same == len(tokens) == len(self._names):
             return codes.view(CODE)
         result = np.empty(len(codes), dtype=np.int16)
-        if look_up(self._table, codes, result):
+        places = codes.view(f"u{codes.itemsize}")  # none is negative: of unsigned numbers nobody asks
+        if look_up(self._table, places, result):
             for code in np.unique(codes[result < 0]).tolist():
                 self._table[code] = self._entered(tokens[code], place, int(seen[code]), column)
             if len(self) > MAX_SYMBOLS:
                 refuse_continuous(
                     f"{place.where}, column {place.names[column]!r}", len(self), rows + len(codes)
                 )
-            look_up(self._table, codes, result)
+            look_up(self._table, places, result)
             same = np.flatnonzero(self._table != np.arange(len(self._table)))
             self._same = int(same[0]) if len(same) else len(self._table)
         return result.view(CODE)

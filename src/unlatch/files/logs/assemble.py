@@ -26,7 +26,7 @@ from unlatch.files.logs.columns import (
     TERMINATED,
     TRUNCATED,
 )
-from unlatch.files.logs.episodes import Episodes, Rows
+from unlatch.files.logs.episodes import Beginnings, Episodes, Rows
 from unlatch.files.logs.rows import NOTHING, WRONG, YES, Answers, Numbers, Place, RowBatch, RowSource
 
 __all__ = ["Assembler", "Autoreset", "Missing"]
@@ -76,6 +76,8 @@ class _Gaps:
 
     def split(self, rows: RowBatch) -> tuple[RowBatch, Flags, Flags]:
         """The rows that are none, which of them come after one, and which of them lack an action."""
+        if rows.blank is None and all(rows.symbols[c].min(initial=0) >= 0 for c in (ACTION, OBSERVATION)):
+            return self._all_complete(rows)
         shown = rows.symbols[OBSERVATION] >= 0
         complete = shown & (rows.symbols[ACTION] >= 0)
         present = shown if self._openings else complete
@@ -95,6 +97,17 @@ class _Gaps:
         if kept.seams is not None:
             after |= kept.seams
         return kept, after, ~complete[present]
+
+    def _all_complete(self, rows: RowBatch) -> tuple[RowBatch, Flags, Flags]:
+        """The same where no cell is empty, as in most tables."""
+        after, openings = np.zeros((2, len(rows)), dtype=bool)
+        if len(rows):
+            self._settle_blank_lines()
+            after[0] = self.open
+            self.open = False
+        if rows.seams is not None:
+            after |= rows.seams
+        return rows, after, openings
 
     def _count(self, incomplete: Flags, rows: RowBatch) -> None:
         """A blank line counts once a row follows it: at the end of a file it means nothing."""
@@ -243,18 +256,7 @@ class Assembler:
         answers = {column: self._checked_answers(steps, column) for column in steps.answers}
         if PROBABILITY in numbers:
             self._check_chances(numbers[PROBABILITY], steps.lines)
-        beginnings = self._episodes.begin(
-            Rows(
-                lines=kept.lines,
-                after_gap=after_gap,
-                openings=openings,
-                first=self._coded(opened, OBSERVATION, _FIRST),
-                episodes=self._episodes_of(kept),
-                terminated=_spread(answers.get(TERMINATED), ~openings),
-                truncated=_spread(answers.get(TRUNCATED), ~openings),
-            )
-        )
-        begins, first = beginnings
+        begins, first = self._beginnings(kept, opened, after_gap, openings, answers)
         if STEP in numbers:
             breaks = self._numbers.breaks(numbers[STEP], begins, steps.lines, self._place)
             if breaks.any():
@@ -274,6 +276,31 @@ class Assembler:
         )
         self.steps += len(chunk)
         return chunk
+
+    def _beginnings(
+        self,
+        rows: RowBatch,
+        opened: RowBatch | None,
+        after_gap: Flags,
+        openings: Flags,
+        answers: dict[int, Flags],
+    ) -> Beginnings:
+        """Where episodes begin among the steps of these rows, and their first observations."""
+        if opened is None and not answers and EPISODE not in rows.symbols:
+            found = self._episodes.go_on(rows.lines, after_gap)
+            if found is not None:
+                return found
+        return self._episodes.begin(
+            Rows(
+                lines=rows.lines,
+                after_gap=after_gap,
+                openings=openings,
+                first=self._coded(opened, OBSERVATION, _FIRST),
+                episodes=self._episodes_of(rows),
+                terminated=_spread(answers.get(TERMINATED), ~openings),
+                truncated=_spread(answers.get(TRUNCATED), ~openings),
+            )
+        )
 
     def _without_resets(self, rows: RowBatch) -> RowBatch:
         """Without the rows that environments add after an ending, where nothing was done but to reset."""

@@ -79,6 +79,19 @@ class Episodes:
         self._terminated, self._ended = bool(rows.terminated[-1]), bool(ended[-1])
         return result
 
+    def go_on(self, lines: Ints, after_gap: Flags) -> Beginnings | None:
+        """As `begin`, for rows that say nothing about episodes; None if a first observation waits for one of them."""
+        if self._first != _NONE or not len(lines):
+            return None
+        begins = after_gap
+        begins[0] |= self._ended
+        places = np.flatnonzero(begins)
+        if self.line_without == _NONE and len(places):
+            self.line_without, self.place_without = int(lines[places[0]]), self.place
+        self._line = int(lines[-1])
+        self._terminated = self._ended = False
+        return Beginnings(begins, np.full(len(places), _NONE))
+
     def finish(self) -> None:
         """No row follows that belongs to what came before."""
         self.empty += self._first != _NONE

@@ -146,8 +146,10 @@ def _possible_without(fit: Fit, which: int, index: int) -> bool:
     if row.sum() <= 0:
         return False
     row /= row.sum()
+    without = fit.parameters.with_blocks(blocks)
     try:
-        fit.likelihood.counts(fit.parameters.with_blocks(blocks))
+        for likelihood in dict.fromkeys((fit.likelihood.sample, fit.likelihood)):
+            likelihood.log_likelihood(without)
     except NumericalError:
         return False
     return True

@@ -13,6 +13,7 @@ from unlatch.core.intervals import Rows
 from unlatch.core.pomdp import POMDP
 from unlatch.core.trajectory import Trajectory
 from unlatch.errors import NotLearnableError
+from unlatch.learn.likelihood.blocks import BlockedLog
 from unlatch.learn.likelihood.climb import Ascent
 from unlatch.learn.likelihood.objective import Likelihood
 from unlatch.learn.likelihood.parameters import ExpectedCounts, Parameters, parameters_of
@@ -52,8 +53,11 @@ class Fit:
     policy: Floats
 
     @classmethod
-    def of(cls, pomdp: POMDP, log: Trajectory, *, shared: bool = False) -> Fit:
-        """One pass over the log."""
+    def of(
+        cls, pomdp: POMDP, log: Trajectory, *, shared: bool = False, whole: Likelihood | None = None
+    ) -> Fit:
+        """One pass over the log: over all of it where ``log`` is a sample and ``whole`` the likelihood of the whole, in
+        the alphabets of the model."""
         if len(log) == 0:
             raise NotLearnableError("the log has no steps; it says nothing about any number")
         parameters = parameters_of(pomdp)
@@ -63,16 +67,17 @@ class Fit:
             parameters = replace(
                 parameters, observations=np.repeat(rows, pomdp.n_actions, axis=0), shared=True
             )
-        likelihood = Likelihood.of(log, pomdp.emission, pomdp)
-        actions, _ = pomdp.encode(log)
+        likelihood = whole or Likelihood.of(log, pomdp.emission, pomdp)
+        events = likelihood.log
+        taken = events.seen.sum(axis=1)
         return cls(
             pomdp=pomdp,
             parameters=parameters,
             likelihood=likelihood,
             counts=likelihood.counts(parameters),
-            episodes=log.n_episodes,
+            episodes=events.episodes if isinstance(events, BlockedLog) else log.n_episodes,
             longest_episode=_longest_episode(log),
-            policy=np.bincount(actions, minlength=pomdp.n_actions) / len(log),
+            policy=taken / taken.sum(),
         )
 
     @property

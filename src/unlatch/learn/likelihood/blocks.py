@@ -23,7 +23,7 @@ from unlatch.core.pomdp import Emission
 from unlatch.core.reading import Endings
 from unlatch.core.trajectory import Trajectory, format_reward
 from unlatch.errors import BeliefCollapseError, DataError
-from unlatch.learn.likelihood.forward_backward import expected_counts, symbol_matrices
+from unlatch.learn.likelihood.forward_backward import expected_counts, log_likelihood, symbol_matrices
 from unlatch.learn.likelihood.parameters import EncodedLog, ExpectedCounts, Parameters
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "Seam",
     "SeamMessages",
     "block_counts",
+    "block_log_likelihood",
     "blocked_log",
     "scan_block",
     "seam_messages",
@@ -133,8 +134,7 @@ class Encoding:
     def events(self, chunk: LogChunk) -> tuple[NDArray[np.uint32], NDArray[np.bool_]]:
         """The symbol of every event of a chunk, and where episodes begin."""
         log = self.like
-        actions = _places(chunk.action_names, log.action_names)[chunk.actions]
-        symbols = self.table[actions, self._shown(chunk), _endings(chunk)]
+        symbols = self._symbols(chunk)
         starts = np.asarray(chunk.episode_starts)
         if chunk.first_observations is not None:
             first = _places(chunk.first_observation_names, log.first_names)[chunk.first_observations]
@@ -143,7 +143,21 @@ class Encoding:
             starts = starts + np.arange(len(starts))
         begins = np.zeros(len(symbols), dtype=bool)
         begins[starts] = True
-        return symbols.astype(np.uint32), begins
+        return symbols, begins
+
+    def _symbols(self, chunk: LogChunk) -> NDArray[np.uint32]:
+        """The symbol of every step of a chunk."""
+        from unlatch.kernels.symbols import number_events
+
+        actions = _places(chunk.action_names, self.like.action_names)
+        if chunk.terminated is not None or (self.rewards is not None and chunk.rewards is not None):
+            several: Ints = self.table[actions[chunk.actions], self._shown(chunk), _endings(chunk)]
+            return several.astype(np.uint32)
+        shown = _places(chunk.observation_names, self.plain_names)
+        pairs = self.table[actions[:, None], shown, int(Endings.UNTOLD)].astype(np.uint32)
+        symbols = np.empty(len(chunk), dtype=np.uint32)
+        number_events(chunk.actions, chunk.observations, pairs, symbols)
+        return symbols
 
     def _shown(self, chunk: LogChunk) -> Ints:
         """The observation of every step, with its reward where that is part of the symbol."""
@@ -156,8 +170,11 @@ class Encoding:
 
     def log(self, chunk: LogChunk) -> EncodedLog:
         """A chunk as a log of its own, with these symbols."""
+        from unlatch.kernels.symbols import count_symbols
+
         symbols, begins = self.events(chunk)
-        counts = np.bincount(symbols, minlength=len(self.like.pair_counts))
+        counts = np.zeros(len(self.like.pair_counts), dtype=np.int64)
+        count_symbols(symbols, counts)
         return replace(self.like, symbols=symbols, begins=begins, pair_counts=counts, steps=len(chunk))
 
     def trajectory(self, chunk: LogChunk) -> Trajectory:
@@ -373,6 +390,18 @@ def block_counts(
     return expected_counts(
         parameters, encoding.log(chunk), emission=emission, before=before, after=after, threads=threads
     )
+
+
+def block_log_likelihood(
+    parameters: Parameters,
+    encoding: Encoding,
+    chunk: LogChunk,
+    emission: Emission,
+    before: Floats | None,
+    after: Floats | None,
+) -> float:
+    """The likelihood that `block_counts` tells, alone."""
+    return log_likelihood(parameters, encoding.log(chunk), emission=emission, before=before, after=after)
 
 
 def tree_sum(parts: Iterable[ExpectedCounts]) -> ExpectedCounts:

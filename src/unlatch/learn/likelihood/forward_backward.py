@@ -32,12 +32,14 @@ from unlatch.learn.likelihood.parameters import (
     encoded_log,
     parameters_of,
 )
+from unlatch.learn.likelihood.words import WordPasses, are_worth_it
 
 __all__ = [
     "SymbolEntries",
     "Totals",
     "expectation",
     "expected_counts",
+    "log_likelihood",
     "run_passes",
     "symbol_entries",
     "symbol_matrices",
@@ -103,6 +105,12 @@ def expected_counts(
     if len(log) == 0:
         return _no_counts(parameters)
     factors = _factors(parameters, log, emission)
+    if block_length is None and are_worth_it(len(log), parameters.n_states, len(log.pair_counts)):
+        try:
+            tallies = _by_words(parameters, log, factors, emission, before, after, threads)
+            return _by_probability(parameters, log, emission, tallies)
+        except NumericalError:
+            pass  # words lose their digits sooner than steps; and an error names the step
     events = _Events(log.symbols, log.begins, log.pair_counts, before)
     if after is not None:
         factors, events = factors.with_event(after), events.followed_by_one()
@@ -118,6 +126,60 @@ def expected_counts(
         totals = _dense_totals(updates, parameters.initial, events, options)
         tallies = _matrices_by_use(factors.actions, len(moves), totals)
     return _by_probability(parameters, log, emission, tallies.of_the_first(len(log.pair_counts)))
+
+
+def log_likelihood(
+    parameters: Parameters,
+    log: EncodedLog,
+    *,
+    emission: Emission = "departure",
+    before: Floats | None = None,
+    after: Floats | None = None,
+) -> float:
+    """That of `expected_counts`, by a pass ahead alone where a log is passed over in words."""
+    if are_worth_it(len(log), parameters.n_states, len(log.pair_counts)):
+        try:
+            return _word_passes(
+                parameters, log, _factors(parameters, log, emission), emission, before, after
+            ).forward()
+        except NumericalError:
+            pass  # as in expected_counts
+    found = expected_counts(parameters, log, emission=emission, before=before, after=after)
+    return found.log_likelihood
+
+
+def _by_words(
+    parameters: Parameters,
+    log: EncodedLog,
+    factors: _Factors,
+    emission: Emission,
+    before: Floats | None,
+    after: Floats | None,
+    threads: int | None,
+) -> _Tallies:
+    """The same sums, from word to word."""
+    passes = _word_passes(parameters, log, factors, emission, before, after)
+    sums, height = _run(passes, passes.work, threads)
+    totals = Totals(passes.joint(sums), sums.last, sums.first, height, passes.work)
+    return _matrices_by_use(factors.actions, len(parameters.transitions), totals)
+
+
+def _word_passes(
+    parameters: Parameters,
+    log: EncodedLog,
+    factors: _Factors,
+    emission: Emission,
+    before: Floats | None,
+    after: Floats | None,
+) -> WordPasses:
+    return WordPasses(
+        _updates(parameters.transitions, factors),
+        parameters.initial,
+        log.words,
+        start=before,
+        after=after,
+        last_move_unseen=emission == "departure" and not log.tells_endings,
+    )
 
 
 def _no_counts(parameters: Parameters) -> ExpectedCounts:

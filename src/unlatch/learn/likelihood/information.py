@@ -14,7 +14,7 @@ from unlatch.learn.likelihood.climb import Ascent
 from unlatch.learn.likelihood.coordinates import SquareRoots
 from unlatch.learn.likelihood.objective import Likelihood
 from unlatch.learn.likelihood.parameters import Parameters
-from unlatch.learn.likelihood.scores import Coordinates, block_scores
+from unlatch.learn.likelihood.scores import Coordinates
 
 __all__ = [
     "beforehand",
@@ -61,9 +61,6 @@ second on one core."""
 _WHOLE = 2_000
 """Coordinates up to which the information of all of them together is computed: thirty megabytes, and a second or two
 for outer products and determinant. Beyond, only that of each state's own coordinates is."""
-
-_SPARSE = 0.1
-"""Share of nonzero scores below which a sparse product is quicker than a dense one."""
 
 
 def information_by_differences(
@@ -249,30 +246,9 @@ def outer_products(
 
     Blocks have ``length`` events, by default as many as leave enough of them.
     """
-    log = likelihood.log
     if length is None:
         length = block_length(len(coordinates), likelihood)
-    sums = [np.zeros((part.stop - part.start, part.stop - part.start)) for part in parts]
-    done = 0
-    for scores in block_scores(parameters, log, coordinates, length=length, emission=likelihood.emission):
-        for part, total in zip(parts, sums, strict=True):
-            total += _squared(scores[:, part])
-        done += len(scores) * length
-        report(stage, min(done, len(log)), len(log))
-    return sums
-
-
-def _squared(scores: Floats) -> Floats:
-    """The transpose times the matrix."""
-    from scipy.sparse import csr_array
-
-    touched = scores[scores.any(axis=1)]
-    if np.count_nonzero(touched) < _SPARSE * touched.size:
-        sparse = csr_array(touched)
-        product: Floats = (sparse.T @ sparse).toarray()
-    else:
-        product = touched.T @ touched
-    return product
+    return likelihood.score_products(parameters, coordinates, parts, length, stage)
 
 
 def beforehand(rows: Ints, roots: Floats, visits: Floats, prior: Floats) -> Floats:

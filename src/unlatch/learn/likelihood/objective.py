@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +12,7 @@ from unlatch.core.pomdp import POMDP, Emission
 from unlatch.core.trajectory import Trajectory
 from unlatch.errors import NumericalError
 from unlatch.learn.likelihood.blocks import BlockedLog
-from unlatch.learn.likelihood.forward_backward import expected_counts
+from unlatch.learn.likelihood.forward_backward import expected_counts, log_likelihood
 from unlatch.learn.likelihood.parameters import (
     EncodedLog,
     ExpectedCounts,
@@ -19,6 +20,7 @@ from unlatch.learn.likelihood.parameters import (
     encoded_log,
     parameters_of,
 )
+from unlatch.learn.likelihood.scores import Coordinates, score_products
 
 __all__ = ["Hypothesis", "Likelihood"]
 
@@ -63,6 +65,29 @@ class Likelihood:
             At the end of the active budget.
         """
         return expected_counts(parameters, self.log, emission=self.emission)
+
+    def log_likelihood(self, parameters: Parameters) -> float:
+        """That of the counts, for which a pass ahead may be enough."""
+        return log_likelihood(parameters, self.log, emission=self.emission)
+
+    def score_products(
+        self,
+        parameters: Parameters,
+        coordinates: Coordinates,
+        parts: Sequence[slice],
+        length: int,
+        stage: str,
+    ) -> list[Floats]:
+        """Sums of outer products of half the scores of blocks of so many events; progress is reported as ``stage``."""
+        return score_products(
+            parameters,
+            self.log,
+            coordinates,
+            parts,
+            length=length,
+            emission=self.emission,
+            stage=stage,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +140,7 @@ class Hypothesis:
         if self.whole is None:
             return pomdp.log_likelihood(self.log)
         try:
-            return self.whole.counts(parameters_of(pomdp)).log_likelihood
+            return self.whole.log_likelihood(parameters_of(pomdp))
         except NumericalError:
             return -np.inf
 

@@ -22,6 +22,7 @@ from unlatch.core.checks import frozen
 from unlatch.core.pomdp import POMDP
 from unlatch.core.reading import Endings, reward_codes, told_endings
 from unlatch.core.trajectory import Trajectory
+from unlatch.learn.likelihood.words import Words, words_of
 from unlatch.learn.significance import USED
 
 __all__ = [
@@ -199,6 +200,11 @@ class EncodedLog:
     def is_step(self) -> Flags:
         """Which symbols are steps, and not what came before the first."""
         return frozen(self.pair_actions >= 0)
+
+    @cached_property
+    def words(self) -> Words:
+        """The log a few steps at a time, for passes of small models."""
+        return words_of(self.symbols, self.begins, len(self.pair_counts))
 
     @cached_property
     def tells_endings(self) -> bool:

@@ -20,12 +20,13 @@ import numpy as np
 from unlatch.arrays import Floats, Ints
 from unlatch.core.budget import checkpoint
 from unlatch.core.pomdp import Emission
+from unlatch.core.progress import report
 from unlatch.errors import BeliefCollapseError
 from unlatch.learn.likelihood.forward_backward import SymbolEntries, symbol_entries
 from unlatch.learn.likelihood.lanes import WORK_PER_CALL
 from unlatch.learn.likelihood.parameters import EncodedLog, Parameters
 
-__all__ = ["Coordinates", "block_scores"]
+__all__ = ["Coordinates", "block_scores", "score_products"]
 
 _REACH = 1_000
 """Steps before a block that it may still say something about. Most chains forget within tens of steps and the way back
@@ -33,6 +34,9 @@ ends there; one that does not costs as many passes over the log as blocks fit in
 
 _BATCH_NUMBERS = 1 << 21
 """Numbers in the scores of one batch, and in its beliefs: sixteen megabytes each."""
+
+_SPARSE = 0.1
+"""Share of nonzero scores below which a sparse product is quicker than a dense one."""
 
 _STEP_COST = 32
 """What a step costs apart from its multiplications, in these."""
@@ -81,12 +85,14 @@ def block_scores(
     *,
     length: int,
     emission: Emission = "departure",
+    before: Floats | None = None,
     batch_numbers: int = _BATCH_NUMBERS,
 ) -> Iterator[Floats]:
     """Half the score of every block of ``length`` events in the square roots of the probabilities, batch by batch.
 
     Of a row with roots x and increments n of its expected counts it is n / x - x sum(n); the score of the root
-    itself is twice as much. The last block may be shorter.
+    itself is twice as much. The last block may be shorter. ``before`` is the belief that the first event finds where it
+    does not begin an episode; what blocks say about steps before it is left out.
 
     Yields
     ------
@@ -117,6 +123,8 @@ def block_scores(
     for first in range(0, blocks, size):
         last = min(first + size, blocks)
         beliefs = _carried(beliefs, first * length, size * length, states)
+        if first == 0 and before is not None:
+            beliefs.before[0] = before
         result = np.empty((last - first, len(coordinates)))
         for begin in range(first, last, per_call):
             checkpoint()
@@ -140,6 +148,42 @@ def block_scores(
                 result[begin - first : end - first],
             )
         yield result
+
+
+def score_products(
+    parameters: Parameters,
+    log: EncodedLog,
+    coordinates: Coordinates,
+    parts: Sequence[slice],
+    *,
+    length: int,
+    emission: Emission,
+    before: Floats | None = None,
+    stage: str | None = None,
+) -> list[Floats]:
+    """Sums of outer products of the `block_scores` of a log, for each part of the coordinates."""
+    sums = [np.zeros((part.stop - part.start, part.stop - part.start)) for part in parts]
+    done = 0
+    for scores in block_scores(parameters, log, coordinates, length=length, emission=emission, before=before):
+        for part, total in zip(parts, sums, strict=True):
+            total += _squared(scores[:, part])
+        done += len(scores) * length
+        if stage is not None:
+            report(stage, min(done, len(log)), len(log))
+    return sums
+
+
+def _squared(scores: Floats) -> Floats:
+    """The transpose times the matrix."""
+    from scipy.sparse import csr_array
+
+    touched = scores[scores.any(axis=1)]
+    if np.count_nonzero(touched) < _SPARSE * touched.size:
+        sparse = csr_array(touched)
+        product: Floats = (sparse.T @ sparse).toarray()
+    else:
+        product = touched.T @ touched
+    return product
 
 
 def _carried(previous: Any, begin: int, length: int, states: int) -> Any:

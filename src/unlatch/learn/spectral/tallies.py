@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -17,8 +18,17 @@ _FEW = 1 << 10
 DIRECT_BITS = 16
 """Bits of a key up to which there is a row for every key: four megabytes."""
 
+PACKED_BITS = 40
+"""Bits of a key up to which it stands in one number with its count."""
+
+COUNT_BITS = 22
+"""Bits of that count, which is taken aside before it needs more."""
+
+PACKED = 1 << 18
+"""Windows beyond which keys with counts are gathered and sorted instead: their totals take thirty megabytes."""
+
 MANY = 1 << 15
-"""Windows beyond which sorting is faster than looking up: their counts no longer fit the fast caches."""
+"""The same for keys of more bits, which are looked up in tables of several parts."""
 
 SORTED_AT_ONCE = 1 << 22
 """Keys that are gathered before they are sorted: thirty megabytes."""
@@ -34,12 +44,35 @@ class Pieces(NamedTuple):
     def __bool__(self) -> bool:
         return len(self.begins) > 0
 
+    def in_turns(self, most: int) -> Iterator[Pieces]:
+        """The same runs in parts, each of one block and of fewer than twice so many windows."""
+        begins, sizes, blocks = self
+        if sizes.max(initial=0) > most:
+            begins, sizes, blocks = _shorter(self, most)
+        turns = np.flatnonzero(np.diff(blocks)) + 1
+        for first, last in zip([0, *turns.tolist()], [*turns.tolist(), len(blocks)], strict=True):
+            parts = (np.cumsum(sizes[first:last]) - 1) // most
+            cuts = first + np.flatnonzero(np.diff(parts)) + 1
+            for begin, end in zip([first, *cuts.tolist()], [*cuts.tolist(), last], strict=True):
+                yield Pieces(begins[begin:end], sizes[begin:end], blocks[begin:end])
+
+
+def _shorter(pieces: Pieces, most: int) -> Pieces:
+    """The same runs, cut where they are longer than that."""
+    times = -(-pieces.sizes // most)
+    run = np.repeat(np.arange(len(times)), times)
+    offsets = (np.arange(len(run)) - np.repeat(np.cumsum(times) - times, times)) * most
+    return Pieces(
+        pieces.begins[run] + offsets, np.minimum(pieces.sizes[run] - offsets, most), pieces.blocks[run]
+    )
+
 
 class Tally:
     """Windows of one length, counted by block; with their weights if actions come with probabilities.
 
-    As long as keys have few bits they are the rows of a table. Beyond, windows are looked up in a table that grows;
-    when that has become too large for the fast caches, keys are gathered, sorted, and merged with what there is.
+    As long as keys have few bits they are the rows of a table. Beyond, windows are looked up in a table that grows, in
+    which a key of some more bits stands beside its count; when that has become too large for the fast caches, keys are
+    gathered, sorted, and merged with what there is.
     """
 
     def __init__(self, length: int, *, weighted: bool) -> None:
@@ -47,6 +80,7 @@ class Tally:
         self._bits = 1
         self._weighted = weighted
         self._direct: Ints | None = None
+        self._packed: _Packed | None = None
         self._looked_up: _LookUp | None = None
         self._sorted: WindowTable | None = None
         self._gathered: list[Ints] = []
@@ -58,6 +92,13 @@ class Tally:
             self._by_look_up().add(symbols, pieces, probabilities)
         elif self._bits * self._length <= DIRECT_BITS:
             self._count_directly(symbols, pieces)
+        elif self._bits * self._length <= PACKED_BITS:
+            if self._packed is None:
+                self._packed = _Packed(self._length, self._bits)
+            if len(self._packed) < PACKED:
+                self._packed.add(symbols, pieces)
+            else:
+                self._gather(symbols, pieces)
         elif self._looked_up is None or len(self._looked_up) < MANY or not self._looked_up.one_word:
             self._by_look_up().add(symbols, pieces, None)
         else:
@@ -106,6 +147,7 @@ class Tally:
         self._looked_up = None
         parts = self._parts()
         self._bits, self._direct, self._looked_up, self._sorted = bits, None, looked_up, None
+        self._packed = None
         for part in parts:
             again = part.recoded(np.arange(part.base), 1 << bits)
             self._sorted = again if self._sorted is None else self._sorted.merged(again)
@@ -116,6 +158,8 @@ class Tally:
         found = [] if self._sorted is None else [self._sorted]
         if self._looked_up is not None:
             found.append(self._looked_up.table())
+        if self._packed is not None:
+            found.append(self._packed.table())
         if self._direct is not None:
             rows = np.flatnonzero(self._direct.any(axis=1))
             base = 1 << self._bits
@@ -133,6 +177,68 @@ class Tally:
         for part in parts[1:]:
             table = table.merged(part)
         return table
+
+
+class _Packed:
+    """A table of windows whose keys stand beside their counts in the block that has its turn; what they counted in
+    others is taken aside."""
+
+    def __init__(self, length: int, bits: int) -> None:
+        self._length, self._bits = length, bits
+        self._slots = np.zeros(4 * _FEW, dtype=np.int64)
+        self._totals = np.zeros((BLOCKS, 4 * _FEW), dtype=np.int64)
+        self._used = 0
+        self._block = 0
+        self._since = 0  # windows since counts were taken aside
+
+    def __len__(self) -> int:
+        return self._used
+
+    def add(self, symbols: Ints, pieces: Pieces) -> None:
+        """Count the windows that start in the pieces."""
+        for part in pieces.in_turns(1 << (COUNT_BITS - 1)):
+            windows, block = int(part.sizes.sum()), int(part.blocks[0])
+            if block != self._block or self._since + windows >= 1 << COUNT_BITS:
+                self._take_aside()
+                self._block = block
+            self._since += windows
+            self._count(symbols, part)
+
+    def _count(self, symbols: Ints, part: Pieces) -> None:
+        from unlatch.kernels.tally import tally_packed
+
+        state = np.array([0, 0, self._used])
+        done = False
+        while not done:
+            done = tally_packed(
+                symbols, part.begins, part.sizes, self._length, self._bits, COUNT_BITS, state, self._slots
+            )
+            self._used = int(state[2])
+            if not done:
+                self._enlarge()
+
+    def _take_aside(self) -> None:
+        from unlatch.kernels.tally import unload
+
+        unload(self._slots, COUNT_BITS, self._totals[self._block])
+        self._since = 0
+
+    def _enlarge(self) -> None:
+        from unlatch.kernels.tally import move_slots
+
+        slots = np.zeros(2 * len(self._slots), dtype=np.int64)
+        totals = np.zeros((BLOCKS, len(slots)), dtype=np.int64)
+        move_slots(self._slots, COUNT_BITS, self._totals, slots, totals)
+        self._slots, self._totals = slots, totals
+
+    def table(self) -> WindowTable:
+        """As it is, in the order of the slots."""
+        self._take_aside()
+        used = np.flatnonzero(self._slots)
+        base = 1 << self._bits
+        keys = (self._slots[used] >> COUNT_BITS) - 1
+        counts = np.ascontiguousarray(self._totals[:, used].T)
+        return WindowTable(self._length, base, digits_per_word(base), keys[None], counts)
 
 
 class _LookUp:
