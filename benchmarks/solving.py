@@ -1,11 +1,11 @@
 """The solver beside its rival and beside what is known: bounds, values, success, speed.
 
-``python benchmarks/solving.py FOLDER [--sarsop PATH] [--seconds 10] [--only files,paper,lake,maze,search,agent]``
+``python benchmarks/solving.py FOLDER [--sarsop PATH] [--only files,exports,paper,lake,maze,search,agent]``
 
 FOLDER holds classic ``.POMDP`` files (tiger.95, cheese.95, 4x3.95, shuttle.95, network.95, query.s3, hallway); those
 that are missing are left out. ``--sarsop`` is the program ``pomdpsol`` of the C++ SARSOP, which then runs beside, in
-turns, on the same files for as many seconds. ``agent`` takes hours, and is run only if it is asked for (``--systems``,
-``--runs``). Prints a table for every part.
+turns, on the same files for as many ``--seconds``; ``exports`` has it solve what we write, in both formats. ``agent``
+takes hours, and is run only if it is asked for (``--systems``, ``--runs``). Prints a table for every part.
 """
 
 from __future__ import annotations
@@ -44,13 +44,14 @@ def main() -> None:
     parser.add_argument("--sarsop", type=Path)
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--episodes", type=int, default=EPISODES)
-    parser.add_argument("--only", default="files,paper,lake,maze,search")
+    parser.add_argument("--only", default="files,exports,paper,lake,maze,search")
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--systems", default="lockbox,maze,lake")
     chosen = parser.parse_args()
     solve(Problem(domains.tiger(), discount=0.5))  # compile
     parts = {
         "files": lambda: files(chosen.folder, chosen.sarsop, chosen.seconds, chosen.episodes),
+        "exports": lambda: exports(chosen.folder, chosen.sarsop, chosen.seconds),
         "paper": paper,
         "lake": lake,
         "maze": maze,
@@ -88,12 +89,30 @@ def files(folder: Path, sarsop: Path | None, seconds: float, episodes: int) -> N
         )
 
 
-def rival(sarsop: Path, problem: Problem, seconds: float) -> str:
+def exports(folder: Path, sarsop: Path | None, seconds: float) -> None:
+    """What SARSOP makes of the files that we write: its bounds must hold the value that ours do."""
+    if sarsop is None:
+        print("exports: give the program of SARSOP with --sarsop")
+        return
+    print("| problem | file | ours | SARSOP | gap | seconds |")
+    print("|---|---|---|---|---|---|")
+    problems = {"Tiger, on departure": Problem(domains.tiger(), discount=0.95)}
+    for name in ("tiger.95", "4x3.95", "shuttle.95"):
+        if (folder / f"{name}.POMDP").exists():
+            problems[name] = unlatch.load_problem(folder / f"{name}.POMDP")
+    for name, problem in problems.items():
+        solver = PointBasedSolver(problem)
+        solver.run(gap=GAP, time_limit=seconds)
+        for ending in (".pomdp", ".pomdpx"):
+            theirs = rival(sarsop, problem, seconds, ending)
+            print(f"| {name} | {ending} | {solver.lower:.5f} to {solver.upper:.5f} {theirs} |", flush=True)
+
+
+def rival(sarsop: Path, problem: Problem, seconds: float, ending: str = ".pomdp") -> str:
     """SARSOP's last line of bounds on the same problem."""
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "problem.pomdp"
-        unlatch.save_problem(Path(folder) / "problem.POMDP", problem)
-        (Path(folder) / "problem.POMDP").rename(path)
+        path = Path(folder) / f"problem{ending}"
+        unlatch.save_problem(path, problem)
         command = [
             str(sarsop),
             "--timeout",

@@ -88,7 +88,7 @@ _HOMES = {
     "RefineResult": "learn.likelihood.refine",
     # learning: what a log can tell, before and after
     "examine": "learn.examine.log",
-    "inspect_log": "learn.examine.inspection",
+    "inspect_log": "streams.inspect",
     "LogSummary": "learn.examine.inspection",
     "SymbolCount": "learn.examine.inspection",
     "examine_model": "learn.examine.model",
@@ -266,7 +266,6 @@ if TYPE_CHECKING:
     from unlatch.learn.baselines.tensor import learn_tensor as learn_tensor
     from unlatch.learn.examine.inspection import LogSummary as LogSummary
     from unlatch.learn.examine.inspection import SymbolCount as SymbolCount
-    from unlatch.learn.examine.inspection import inspect_log as inspect_log
     from unlatch.learn.examine.log import examine as examine
     from unlatch.learn.examine.model import examine_model as examine_model
     from unlatch.learn.identify.entries import Undetermined as Undetermined
@@ -347,6 +346,7 @@ if TYPE_CHECKING:
     from unlatch.solutions import save_solution as save_solution
     from unlatch.streams.counts_file import load_counts as load_counts
     from unlatch.streams.counts_file import save_counts as save_counts
+    from unlatch.streams.inspect import inspect_log as inspect_log
     from unlatch.streams.source import LogFiles as LogFiles
 
 

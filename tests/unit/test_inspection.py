@@ -118,8 +118,20 @@ def test_columns_by_name_and_several_of_one_observation(
     assert f"next: unlatch learn {path} -o model.json" in out
 
 
+def test_whatever_read_log_reads_is_inspected(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    write_log(path, TIGER)
+    expected = inspect_log(TIGER)
+    assert inspect_log(path).actions == expected.actions
+    assert inspect_log([path], reward=None).reward_range is None
+    table = pytest.importorskip("pyarrow.csv").read_csv(path)
+    assert inspect_log(table).observations == expected.observations
+
+
 def test_what_cannot_be_inspected() -> None:
-    with pytest.raises(UsageError, match="expected a Trajectory"):
-        inspect_log("log.csv")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="a log is a path"):
+        inspect_log(7)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="reward is an option of reading"):
+        inspect_log(TIGER, reward=None)
     with pytest.raises(DataError, match="0 steps"):
         inspect_log(Trajectory([], []))

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unlatch import Trajectory
+from unlatch import Trajectory, domains, simulate
 from unlatch.core.trajectory import format_reward
 from unlatch.errors import DataError, ResourceLimitError, UsageError
 
@@ -532,3 +532,53 @@ def test_continuous_rewards_are_no_symbols():
 def test_format_reward_reads_back(value, text):
     assert format_reward(value) == text
     assert float(text) == value
+
+
+# --- symbols that a model does not know ------------------------------------------------------------------
+
+
+def test_a5_unknown_symbols_are_refused_or_their_steps_ignored():
+    tiger = domains.tiger()
+    log = simulate(tiger, 20, episodes=2, rng=0)
+    names = list(log.observation_names)
+    names[int(log.observations[7])] = "roar"
+    strange = replace(log, observation_names=tuple(names))
+    with pytest.raises(DataError, match="unknown observation 'roar'"):
+        strange.known_to(tiger)
+    with pytest.raises(DataError, match="unknown observation 'roar'"):
+        tiger.log_likelihood(strange)
+    left = strange.known_to(tiger, unknown="ignore-step")
+    roars = np.flatnonzero(strange.observations == strange.observations[7])
+    assert len(left) == 40 - len(roars)
+    assert left.diagnostics["unknown_symbols"].details == {"steps": len(roars)}
+    kept = [i for i in range(40) if i not in roars]
+    begins = [n for n, i in enumerate(kept) if i in (0, 20) or i - 1 not in kept]
+    assert left.episode_starts.tolist() == begins
+    parts = np.split(np.array(kept), begins[1:])
+    expected = sum(
+        tiger.log_likelihood(
+            Trajectory(
+                log.actions[part], log.observations[part], log.action_names, log.observation_names,
+                rewards=log.rewards[part],
+            )
+        )
+        for part in parts
+    )  # fmt: skip
+    assert tiger.log_likelihood(left) == pytest.approx(expected)
+    assert log.known_to(tiger, unknown="ignore-step") is log
+    with pytest.raises(UsageError, match="ignore-step"):
+        log.known_to(tiger, unknown="skip")
+
+
+def test_first_observations_go_with_episodes_whose_beginning_is_left_out():
+    log = Trajectory(
+        [0, 1, 0, 0, 1], [0, 0, 0, 0, 0], ("a", "b"), ("x",), episode_starts=[0, 3], first_observations=[0, 1],
+        first_observation_names=("u", "v"),
+    )  # fmt: skip
+    only = Trajectory([0], [0], ("a",), ("x",))
+    left = log.known_to(only, unknown="ignore-step")
+    assert left.episode_starts.tolist() == [0, 1, 2]
+    assert left.first_observations is None
+    assert log.episode(1).known_to(only, unknown="ignore-step").first_observations.tolist() == [1]
+    with pytest.raises(DataError, match="every one of the 1 steps"):
+        Trajectory([0], [0], ("c",), ("x",)).known_to(only, unknown="ignore-step")

@@ -21,10 +21,10 @@ def inspect(ctx: click.Context, /, log: Path, **options: Any) -> None:
 
     LOG is a table (.csv, .csv.gz, .csv.zst, .parquet, .feather, .npz, .npy), a folder of them, or - for standard input.
     """
-    from unlatch.learn.examine.inspection import inspect_log
+    from unlatch.learn.examine.inspection import summary_of
     from unlatch.show.log_text import print_log_summary
     from unlatch.show.screen import screen
 
     with progress():
-        summary = inspect_log(read_input(ctx, log, options))
+        summary = summary_of(read_input(ctx, log, options))
     print_log_summary(screen(), summary, str(log))

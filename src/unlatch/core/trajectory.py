@@ -6,14 +6,14 @@ import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from unlatch.arrays import Flags, Floats, Ints
 from unlatch.core import html
-from unlatch.core.alphabet import checked_names, refuse_continuous, sorted_names, text_items
+from unlatch.core.alphabet import checked_names, refuse_continuous, sorted_names, text_items, translate
 from unlatch.core.checks import as_array, finite_floats, frozen, same_length
 from unlatch.core.diagnostics import Diagnostics
 from unlatch.errors import DataError, UsageError
@@ -24,6 +24,15 @@ CHANCE_RANGE = (
     "the action was taken, so its probability is above 0 and at most 1 (no percentage, no logarithm)"
 )
 """Said of a probability outside its range, be it in an array or in a file."""
+
+
+class Named(Protocol):
+    """What has names for actions and observations."""
+
+    @property
+    def action_names(self) -> tuple[str, ...]: ...
+    @property
+    def observation_names(self) -> tuple[str, ...]: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -273,6 +282,68 @@ class Trajectory:
             first_observation_names=self.first_observation_names,
         )
 
+    def known_to(self, model: Named, *, unknown: Literal["refuse", "ignore-step"] = "refuse") -> Trajectory:
+        """The log as far as ``model`` has names for what was done and shown.
+
+        Parameters
+        ----------
+        model : POMDP, PSR or anything with ``action_names`` and ``observation_names``
+        unknown : "refuse" or "ignore-step"
+            What follows a step with an action or observation that the model does not know: a `DataError` that names
+            it, or the step is left out and what comes after it begins a new episode, without a first observation. How
+            many were left out is noted as ``unknown_symbols``.
+
+        Examples
+        --------
+        >>> import unlatch
+        >>> log = unlatch.Trajectory.from_symbols(["a", "b", "a", "a"], ["x", "x", "y", "x"])
+        >>> model = unlatch.Trajectory.from_symbols(["a", "b"], ["x", "x"])
+        >>> log.known_to(model, unknown="ignore-step").episode_starts.tolist()
+        [0, 2]
+        """
+        if unknown not in ("refuse", "ignore-step"):
+            raise UsageError(f"unknown must be 'refuse' or 'ignore-step', got {unknown!r:.40}")
+        if unknown == "refuse":
+            translate("action", self.actions, self.action_names, model.action_names)
+            translate("observation", self.observations, self.observation_names, model.observation_names)
+            return self
+        known = _among(self.actions, self.action_names, model.action_names)
+        known &= _among(self.observations, self.observation_names, model.observation_names)
+        if known.all():
+            return self
+        kept = np.flatnonzero(known)
+        if not len(kept):
+            raise DataError(f"every one of the {len(self)} steps has a symbol that the model does not know")
+        return self._without_others(kept)
+
+    def _without_others(self, kept: Ints) -> Trajectory:
+        """The steps ``kept``; each that does not follow the one before begins an episode."""
+        begins = np.zeros(len(self), dtype=bool)
+        begins[self.episode_starts] = True
+        fresh = np.diff(kept, prepend=-2) > 1
+        whole = bool((begins[kept] >= fresh).all())  # nothing is missing but at the ends of episodes
+        shown = self.first_observations if whole else None
+        if shown is not None:
+            shown = shown[np.searchsorted(self.episode_starts, kept[begins[kept]])]
+        lost = len(self) - len(kept)
+        return Trajectory(
+            actions=self.actions[kept],
+            observations=self.observations[kept],
+            action_names=self.action_names,
+            observation_names=self.observation_names,
+            rewards=None if self.rewards is None else self.rewards[kept],
+            episode_starts=np.flatnonzero(fresh | begins[kept]),
+            probabilities=None if self.probabilities is None else self.probabilities[kept],
+            terminated=None if self.terminated is None else self.terminated[kept],
+            first_observations=shown,
+            first_observation_names=self.first_observation_names if shown is not None else (),
+            diagnostics=self.diagnostics.noting(
+                "unknown_symbols",
+                f"{lost} of {len(self)} steps have symbols that the model does not know; left out",
+                steps=lost,
+            ),
+        )
+
     @cached_property
     def symbol_rewards(self) -> Floats | None:
         """The reward of every observation symbol, if the symbol settles it; else None.
@@ -303,6 +374,11 @@ class Trajectory:
             for pair in pairs.tolist()
         ]
         return replace(self, observations=codes, observation_names=tuple(names))
+
+
+def _among(codes: Ints, names: Sequence[str], known: Sequence[str]) -> Flags:
+    result: Flags = np.isin(names, known)[codes]
+    return result
 
 
 def format_reward(value: float) -> str:

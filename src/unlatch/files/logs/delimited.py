@@ -508,13 +508,15 @@ def _numbers(block: Bytes, starts: Bounds, ends: Bounds) -> Numbers:
     values = np.empty(len(starts))
     exact = np.empty(len(starts), dtype=np.bool_)
     text.read_decimals(block, starts, ends, values, exact)
-    left = np.flatnonzero(~exact)
+    empty = ends == starts  # as every first observation's, so that there may be many
+    values[empty] = np.nan
+    left = np.flatnonzero(~exact & ~empty)
     for row in left.tolist():
         values[row] = _number(block[starts[row] : ends[row]].tobytes())
     starts, ends = starts.copy(), ends.copy()
     return Numbers(
         values,
-        ends == starts,
+        empty,
         lambda row: block[starts[row] : ends[row]].tobytes().decode(errors="replace"),
     )
 

@@ -15,7 +15,7 @@ from unlatch.core.trajectory import Trajectory
 from unlatch.errors import DataError
 from unlatch.learn.examine.log import SIGNIFICANT, examine
 
-__all__ = ["LogSummary", "SymbolCount", "inspect_log"]
+__all__ = ["LogSummary", "SymbolCount", "summary_of"]
 
 RARE = 100
 """Occurrences below which a symbol's numbers are little more than noise."""
@@ -143,21 +143,8 @@ class LogSummary:
 
 
 @own_errstate
-def inspect_log(log: Trajectory) -> LogSummary:
-    """What a log holds, and what is peculiar about it.
-
-    Parameters
-    ----------
-    log : Trajectory
-        As `read_log` gives it; what was noticed while reading is part of the summary.
-
-    Examples
-    --------
-    >>> import unlatch
-    >>> summary = unlatch.inspect_log(unlatch.simulate(unlatch.domains.tiger(), 5_000, rng=1))
-    >>> summary.steps, summary.episodes, summary.endings, summary.is_blind, summary.is_uniform
-    (5000, 1, None, True, True)
-    """
+def summary_of(log: Trajectory) -> LogSummary:
+    """What a log holds, and what is peculiar about it; what was noticed while reading it is part of that."""
     log = checked_log(log)
     if len(log) == 0:
         raise DataError("a log of 0 steps holds nothing")
