@@ -20,14 +20,17 @@ settings.register_profile("uncompiled", deadline=None, max_examples=5, derandomi
 
 settings.load_profile("uncompiled" if UNCOMPILED else "ci" if os.environ.get("CI") else "local")
 
-
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # as in a shell's background job: the processes that tests interrupt would inherit it
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-
 SECONDS = {"setup": 150, "call": 5}
 """Without the JIT a test that takes longer is left out. Its lines are counted as far as it came; that they are right is
 tested with the JIT."""
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _interrupts_are_heard() -> None:
+    """In a shell's background job, and in the processes of pytest-xdist, they are ignored; the processes that tests
+    interrupt would inherit that."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class _TooSlow(BaseException):

@@ -141,7 +141,8 @@ def plan_return(
     if steps is None:
         raise UsageError("give the steps of an episode: this planner has no horizon of its own")
     returns = _played(planner, models, whole_number("steps", steps, least=1), episodes, reward, rng)
-    low, high = np.quantile(returns, [(1 - level) / 2, (1 + level) / 2])
+    # so that one more draw, as which the truth counts, falls between them as often as said, however few there are
+    low, high = np.quantile(returns, [(1 - level) / 2, (1 + level) / 2], method="weibull")
     return PlanReturn(frozen(returns), float(low), float(high), level)
 
 

@@ -224,7 +224,8 @@ class Uncertainty:
         for done, model in enumerate(models):
             values.append(np.asarray(function(model), dtype=np.float64))
             report("intervals", done + 1, len(models))
-        tails = np.quantile(np.stack(values), [(1 - level) / 2, (1 + level) / 2], axis=0)
+        shares = [(1 - level) / 2, (1 + level) / 2]
+        tails = np.quantile(np.stack(values), shares, axis=0, method="weibull")  # holds however few there are
         result: Floats = np.moveaxis(tails, 0, -1)
         return result
 
