@@ -14,8 +14,9 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 demo: $(VENV)/installed
 	$(BIN)/unlatch demo --out out
 
-# Two processes, each file of tests in one of them: what a file prepares once is prepared once.
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
+# Two processes. Each takes tests of the same files as long as there are any, so that what a file prepares once is
+# prepared once or twice; then it takes over from the other.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
 
 test: $(VENV)/installed-test lint
 	$(PYTEST)

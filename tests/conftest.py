@@ -26,9 +26,10 @@ tested with the JIT."""
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _interrupts_are_heard() -> None:
-    """In a shell's background job, and in the processes of pytest-xdist, they are ignored; the processes that tests
-    interrupt would inherit that."""
+def _as_in_a_shell() -> None:
+    """Interrupts are ignored in a shell's background job and in the processes of pytest-xdist, which also say how wide
+    their terminal is; the processes that tests start would inherit both."""
+    os.environ.pop("COLUMNS", None)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -127,7 +127,7 @@ def for_all_logs(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("emission", ["departure", "arrival"])
 def test_the_counts_are_those_of_steps(emission: Any, kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lanes, "KEPT_NUMBERS", kept)
-    monkeypatch.setattr(words, "_STRETCH", 100)
+    monkeypatch.setattr(words, "STRETCH", 100)
     model = random_episodic_pomdp(np.random.default_rng(0), states=3, first=2, emission=emission)
     log = encoded_log(simulate(model, 3_000, rng=0), model)
     parameters, rng = parameters_of(model), np.random.default_rng(0)

@@ -73,6 +73,7 @@ WHOLE_OPTIONS = [
     *(("demo", option) for option in ("--steps", "--seed")),
     *(("check", option) for option in ("--steps", "--seed")),
     *(("record", option) for option in ("--steps", "--seed", "--environments")),
+    *(("agent", option) for option in ("--steps", "--episode-steps", "--first", "--max-states", "--seed")),
     *(("count", option) for option in ("--test-length", "--history-length")),
     *(("reproduce", option) for option in ("--seeds", "--workers", "--sizes-up-to")),
     *(

@@ -15,7 +15,12 @@ from unlatch.learn.options import LearnOptions
 
 def test_the_function_and_the_value_have_the_same_options_with_the_same_defaults():
     signature = inspect.signature(learn_pomdp).parameters
-    others = ("log", "engine", "rng")  # what it learns from, who does the work, and the seed change no option
+    others = (
+        "log",
+        "engine",
+        "checkpoint",
+        "rng",
+    )  # what it learns from, who works, and the seed are no options
     asked = {name: parameter.default for name, parameter in signature.items() if name not in others}
     assert asked == {field.name: field.default for field in dataclasses.fields(LearnOptions)}
 

@@ -40,7 +40,7 @@ ROOM = 2 * FEW
 PROBED_SHARE = 1 / 32
 """The part of a log that is read to find out how long its words may be."""
 
-_STRETCH = 1 << 15
+STRETCH = 1 << 15
 """Words of a stretch, whose forward messages are computed anew where those of the whole log are too many to keep."""
 
 _WORD_COST = 100
@@ -164,7 +164,7 @@ class WordPasses:
         self._row_counts = np.diff(self._rows.starts)
         noted = int(self._row_counts @ words.counts)
         self._keeps_all = noted <= lanes.KEPT_NUMBERS
-        length = -(-len(words) // 2) if self._keeps_all else _STRETCH
+        length = -(-len(words) // 2) if self._keeps_all else STRETCH
         self._cuts = [*range(0, len(words), length), len(words)]
         self._messages = np.empty((len(self._cuts) - 1, width))
         self._tape = np.empty(noted if self._keeps_all else 0)
@@ -203,7 +203,7 @@ class WordPasses:
 
     def _scratch(self) -> Floats:
         """A tape for one stretch."""
-        return np.empty(_STRETCH * int(self._row_counts.max()))
+        return np.empty(STRETCH * int(self._row_counts.max()))
 
     @property
     def _log(self) -> tuple[Any, Any]:
