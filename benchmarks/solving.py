@@ -204,7 +204,7 @@ def lake(episodes: int = 2000, recorded: int = 200_000) -> None:
     print("\n| FrozenLake, slippery | success |\n|---|---|")
     policy = solve(Problem(truth, discount=1.0), horizon=100, gap=1e-3, time_limit=60)
     print(f"| true model, point-based | {score(world, policy, episodes)} |", flush=True)
-    log = unlatch.simulate(truth, 100, total=recorded, rng=0)
+    log = unlatch.record(world, recorded, seed=0)
     learned = unlatch.learn_pomdp(log, rng=0).pomdp
     policy = solve(Problem(learned, discount=1.0), horizon=100, gap=1e-3, time_limit=60)
     print(
@@ -212,13 +212,10 @@ def lake(episodes: int = 2000, recorded: int = 200_000) -> None:
         flush=True,
     )
     planner = unlatch.POUCT(truth, depth="auto", rng=0)
-    played = run_episodes(truth, planner, episodes=300, steps=100, rng=1)
-    print(
-        f"| PO-UCT, depth auto, 1000 simulations (300 episodes) | {played.mean:.3f} ± {played.standard_error:.3f} |"
-    )
+    print(f"| PO-UCT, depth auto, 1000 simulations (300 episodes) | {score(world, planner, 300)} |")
 
 
-def score(world: object, policy: Policy, episodes: int) -> str:
+def score(world: object, policy: Policy | unlatch.POUCT, episodes: int) -> str:
     played = run_episodes(world, policy, episodes=episodes, steps=100, rng=1)
     return f"{played.mean:.3f} ± {played.standard_error:.3f}"
 
