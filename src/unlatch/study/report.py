@@ -59,16 +59,13 @@ def _study(place_in_page: int, folder: Path) -> Markup:
     rows = _rows(folder / _ROWS)
     failed = [row for row in rows if "failed(" in row.get("outcome", "")]
     good = [row for row in rows if "failed(" not in row.get("outcome", "")]
-    said = [
-        f"{counted(len(good), 'row')} from finished units; {len(failed)} failed.",
-        "Curves are means, bands the standard deviation.",
-    ]
+    measures = [name for name in (good[0] if good else {}) if name not in _NOT_MEASURED]
+    curves = _curves(good, measures)
+    said = [f"{counted(len(good), 'row')} from finished units; {len(failed)} failed."]
+    said += ["Curves are means, bands the standard deviation."] if "<svg" in str(curves) else []
     if failed:
         said += sorted({f"{row.get('unit', '?')}: {row['outcome']}" for row in failed})[:20]
-    measures = [name for name in (good[0] if good else {}) if name not in _NOT_MEASURED]
-    return section(
-        f"study{place_in_page}", folder.name, listing(said), _curves(good, measures), _tables(good, measures)
-    )
+    return section(f"study{place_in_page}", folder.name, listing(said), curves, _tables(good, measures))
 
 
 def _rows(path: Path) -> list[Row]:
