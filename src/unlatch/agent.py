@@ -254,9 +254,8 @@ class Agent:
         before = self.log
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter(
-                    "ignore", BeliefCollapseWarning
-                )  # a model of few steps is often surprised
+                # a model of few steps is often surprised
+                warnings.simplefilter("ignore", BeliefCollapseWarning)
                 self._walk(recorder, until, before)
         finally:
             if len(recorder):
@@ -275,8 +274,7 @@ class Agent:
                 shown = self._world.begin(seed)
                 recorder.begin(shown)
                 _begin(tracker, shown)
-                over, length = False, 0
-                stretch = 0
+                over, length, stretch = False, 0, 0
             if stretch == 0:
                 plan = self._purpose(rng)
                 stretch = _STRETCH if length or self._endless(recorder) else -1
@@ -507,9 +505,9 @@ class _World:
 
     def __init__(self, env: Any, observe: Observe | None, action_names: Sequence[str] | None) -> None:
         if isinstance(env, POMDP):
-            env = Problem(env) if env.symbol_rewards is not None or env.reward_values is not None else env
-        if isinstance(env, POMDP):
-            env = Problem(env, Reward.on_transitions(np.zeros((env.n_actions, env.n_states))))
+            pays = env.symbol_rewards is not None or env.reward_values is not None
+            nothing = Reward.on_transitions(np.zeros((env.n_actions, env.n_states)))
+            env = Problem(env) if pays else Problem(env, nothing)
         if isinstance(env, Problem):
             observe, action_names = observe or _namer(env), action_names or env.model.action_names
             env = to_gymnasium(env)
