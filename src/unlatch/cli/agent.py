@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from unlatch.cli.options import OUTPUT, SEED, Number, Whole
+from unlatch.cli.options import OUTPUT, SEED, Number, Whole, of_an_environment
 from unlatch.cli.progress import progress
 from unlatch.errors import UnlatchError, UsageError
 
@@ -41,17 +41,7 @@ if TYPE_CHECKING:
 @click.option("--first", type=Whole(), default=200, show_default=True, help="Steps before the first model.")
 @click.option("--episode-steps", type=Whole(), help="Steps after which an episode is cut.")
 @click.option("--seed", type=SEED, help="Seed; drawn and printed if not given.")
-@click.option(
-    "--observe", metavar="FILE.py:FUNCTION", help="Makes a symbol of an observation; see unlatch record."
-)
-@click.option("--action-names", metavar="NAME,NAME,...", help="Names of the actions 0, 1, ...")
-@click.option(
-    "--set",
-    "settings",
-    metavar="NAME=VALUE",
-    multiple=True,
-    help="An argument of the environment; repeatable.",
-)
+@of_an_environment
 @click.option(
     "--emission", type=click.Choice(["auto", "departure", "arrival"]), default="auto", show_default=True
 )

@@ -10,7 +10,7 @@ import click
 
 from unlatch.show.safe import brief
 
-__all__ = ["INPUT", "OUTPUT", "SEED", "Depth", "Number", "Whole"]
+__all__ = ["INPUT", "OUTPUT", "SEED", "Depth", "Number", "Whole", "of_an_environment"]
 
 _LARGEST = 2**31 - 1
 _DIGITS = 20
@@ -68,3 +68,24 @@ class Number(click.ParamType):  # type: ignore[type-arg]
 SEED = Whole(0, 2**63 - 1)
 INPUT = click.Path(path_type=Path)
 OUTPUT = click.Path(path_type=Path)
+
+
+def of_an_environment(command: Any) -> Any:
+    """The options of commands that act in an environment of Gymnasium."""
+    for option in (
+        click.option(
+            "--set",
+            "settings",
+            metavar="NAME=VALUE",
+            multiple=True,
+            help="An argument of the environment, as is_slippery=false; repeatable.",
+        ),
+        click.option("--action-names", metavar="NAME,NAME,...", help="Names of the actions 0, 1, ..."),
+        click.option(
+            "--observe",
+            metavar="FILE.py:FUNCTION",
+            help="Makes a symbol of an observation, where observations are not discrete.",
+        ),
+    ):
+        command = option(command)
+    return command

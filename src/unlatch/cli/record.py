@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from unlatch.cli.options import OUTPUT, SEED, Whole
+from unlatch.cli.options import OUTPUT, SEED, Whole, of_an_environment
 from unlatch.cli.progress import progress
 from unlatch.errors import UnlatchError, UsageError
 
@@ -24,19 +24,7 @@ _DATASET = "minari:"
 @click.argument("environment")
 @click.option("--steps", type=Whole(), default=100_000, show_default=True, help="Steps in all.")
 @click.option("--seed", type=SEED, help="Seed; drawn and printed if not given.")
-@click.option(
-    "--observe",
-    metavar="FILE.py:FUNCTION",
-    help="Makes a symbol of an observation, where observations are not discrete.",
-)
-@click.option("--action-names", metavar="NAME,NAME,...", help="Names of the actions 0, 1, ...")
-@click.option(
-    "--set",
-    "settings",
-    metavar="NAME=VALUE",
-    multiple=True,
-    help="An argument of the environment, as is_slippery=false; repeatable.",
-)
+@of_an_environment
 @click.option(
     "--environments",
     type=Whole(),
