@@ -1,6 +1,6 @@
 """Tables in memory that speak the Arrow C stream, Parquet and Feather files: all by way of pyarrow, batch by batch.
 
-What comes from a file is not trusted: every batch is validated before it is looked at, checksums of pages are verified,
+What comes from a file is not trusted: columns are validated before they are looked at, checksums of pages are verified,
 and whatever pyarrow says about a damaged file becomes a `DataError`.
 """
 
@@ -37,6 +37,8 @@ __all__ = ["COLUMNS_KEY", "ArrowReader", "arrow_library", "feather_table", "memo
 ROWS_PER_BATCH = 1 << 16
 _ROWS_READ = 4 * ROWS_PER_BATCH
 """Rows of a Parquet file that are read and validated at once: what that costs beside the rows is paid less often."""
+
+_CODES_OF_A_BYTE = 1 << 8
 
 _BUFFER = 1 << 20
 """Bytes of a column that are read at once; without a buffer it would be the whole column of a row group."""
@@ -112,6 +114,8 @@ class ArrowReader:
                 batch = next(source, None)
             if batch is None:
                 return
+            with _arrow_errors(self.place.where, self._kind):
+                batch.validate()
             for start in range(0, batch.num_rows, ROWS_PER_BATCH):
                 with _arrow_errors(self.place.where, self._kind):
                     rows = self._read(batch.slice(start, ROWS_PER_BATCH))
@@ -146,31 +150,41 @@ class ArrowReader:
     def _symbols(self, array: Any, lines: Ints, column: int) -> Any:
         import pyarrow as pa
 
-        from unlatch.kernels.text import look_up
-
         kind, tokens = array.type, self._tokens[column]
+        plain = pa.types.is_dictionary(kind) and not array.indices.null_count and column != EPISODE
+        if plain and (found := self._known(array, column)) is not None:
+            return found
+        array.validate(full=True)
         if pa.types.is_null(kind):
             return np.full(len(array), -1, dtype=np.int64)
         if pa.types.is_integer(kind):
             return tokens.of_integers(*_values(array), lines)
         if pa.types.is_floating(kind):
             return tokens.of_floats(*_values(array), lines)
-        plain = pa.types.is_dictionary(kind) and not array.indices.null_count
-        if not plain or column == EPISODE:
+        if not plain:
             return tokens.of_codes(*self._coded(array, column), lines)
-        known = self._dictionaries.get(column)
-        if known is not None and array.dictionary.equals(known[0]):
-            found, indices = np.empty(len(array), dtype=np.int16), array.indices.to_numpy()
-            places = indices.view(f"u{indices.itemsize}")  # validated: none is negative
-            if not look_up(known[1], places, found):
-                return found
         return self._learned(array, lines, column)
+
+    def _known(self, array: Any, column: int) -> Any:
+        """The codes of a column whose dictionary is that of the batch before; None if it is not, or an entry is used
+        that was not then. Codes are not validated before they are looked up: the table has an entry for each."""
+        from unlatch.kernels.text import look_up
+
+        dictionary, table = self._dictionaries.get(column, (None, None))
+        if table is None or not array.dictionary.equals(dictionary):
+            return None
+        indices = array.indices.to_numpy()
+        places = indices.view(f"u{indices.itemsize}")
+        if places.itemsize > 1 and places.max(initial=0) >= len(table):
+            return None
+        found = np.empty(len(array), dtype=np.int16)
+        return None if look_up(table, places, found) else found
 
     def _learned(self, array: Any, lines: Ints, column: int) -> Ints:
         """The codes of a column with a dictionary, and for the next batches what each of its entries is."""
         indices, texts = self._coded(array, column)
         codes = self._tokens[column].of_codes(indices, texts, lines)
-        table = np.full(len(array.dictionary), NOTHING, dtype=np.int16)
+        table = np.full(max(len(array.dictionary), _CODES_OF_A_BYTE), NOTHING, dtype=np.int16)
         table[indices[indices >= 0]] = codes[indices >= 0]
         self._dictionaries[column] = array.dictionary, table
         return codes
@@ -209,6 +223,7 @@ class ArrowReader:
     def _answers(self, array: Any, column: int) -> Answers:
         import pyarrow as pa
 
+        array.validate(full=True)
         kind = array.type
         if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind):
             return answers_of(*_values(array))
@@ -222,6 +237,7 @@ class ArrowReader:
     def _numbers(self, array: Any, column: int) -> Numbers:
         import pyarrow as pa
 
+        array.validate(full=True)
         kind = array.type
         if pa.types.is_null(kind):
             return numbers_of(np.full(len(array), np.nan), None)
@@ -277,9 +293,7 @@ def memory_table(table: Any, roles: Roles) -> ArrowReader:
     def batches(columns: Columns) -> Iterator[Any]:
         wanted = [columns.names[column] for column in columns.present]
         for batch in stream:
-            chosen = batch.select(wanted)
-            chosen.validate(full=True)
-            yield chosen
+            yield batch.select(wanted)
 
     return ArrowReader(names, roles, where, "a table", batches)
 
@@ -306,7 +320,6 @@ def parquet_table(path: str, where: str, roles: Roles) -> ArrowReader:
         ) as file:
             total, done = file.metadata.num_rows, 0
             for batch in file.iter_batches(_ROWS_READ, columns=wanted, use_threads=False):
-                batch.validate(full=True)
                 yield batch
                 done += batch.num_rows
                 report("reading", done, max(total, done))
@@ -339,9 +352,7 @@ def feather_table(path: str, where: str, roles: Roles) -> ArrowReader:
         wanted = [columns.names[column] for column in columns.present]
         file = opened()
         for i in range(file.num_record_batches):
-            batch = file.get_batch(i).select(wanted)
-            batch.validate(full=True)
-            yield batch
+            yield file.get_batch(i).select(wanted)
             report("reading", i + 1, file.num_record_batches)
 
     return ArrowReader(names, roles, where, "Feather", batches)
