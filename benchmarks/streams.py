@@ -4,15 +4,15 @@ python benchmarks/streams.py write FOLDER --steps 1e9       T-Maze of 4 states a
 python benchmarks/streams.py counting FOLDER                time against a bare read, peak memory, parts merged
 python benchmarks/streams.py likelihood FOLDER              one pass against a bare read
 python benchmarks/streams.py spectral FOLDER                spectral learning, time and peak memory
-python benchmarks/streams.py learn FOLDER                   search, climb, intervals; errors against the Cramer-Rao bound
+python benchmarks/streams.py learn FOLDER                   search, climb, intervals; errors, Cramer-Rao bound
 python benchmarks/streams.py workers FOLDER                 counting by 1 and by 2 processes: what a second one is worth
-python benchmarks/streams.py dask FOLDER                    counts and model by 2 and 4 workers, and by address: to the bit
+python benchmarks/streams.py dask FOLDER                    the same counts and model by 2 and 4 workers
 python benchmarks/streams.py kills FOLDER --times 100       counting while workers are killed at random moments
 python benchmarks/streams.py ways                           one model from any chunks, files, formats
 python benchmarks/streams.py going-on                       more steps for a model: time, likelihood, drift
 
-``--parts 1`` takes the first file of a folder, and so on: one folder of 1e9 steps is enough for all lengths. Results are
-in docs/cluster.md.
+``--parts 1`` takes the first file of a folder, and so on: one folder of 1e9 steps is enough for all lengths. Results
+are in docs/cluster.md.
 """
 
 from __future__ import annotations
@@ -359,8 +359,8 @@ def kills(given: Any) -> None:
         print(f"{killed[0]} killed, {runs} counts finished, {wrong} wrong", flush=True)
     stop.set()
     print(
-        f"{killed[0]} workers killed in {time.perf_counter() - begin:.0f} s: {runs} counts finished, {wrong} wrong, the "
-        f"longest took {longest:.0f} s; load {os.getloadavg()[0]:.1f}"
+        f"{killed[0]} workers killed in {time.perf_counter() - begin:.0f} s: {runs} counts finished, {wrong} wrong, "
+        f"the longest took {longest:.0f} s; load {os.getloadavg()[0]:.1f}"
     )
     engine.close()
 

@@ -27,7 +27,7 @@ __all__ = [
 
 Task = Callable[..., Any]
 
-_STRIKES = 4
+_STRIKES = 3
 """Workers that a block takes down by itself, while others survive, before it is called the cause."""
 
 _ROUNDS = 40

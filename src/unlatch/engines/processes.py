@@ -37,12 +37,14 @@ class Processes:
 
         def trial(number: int | None) -> Any:
             """A block in a process by itself, so that only it can be the cause of what happens."""
+            nonlocal pool
             given = (nothing,) if number is None else (run_task, task, blocks[number], arguments[number])
-            with self._pool(1) as alone:
-                try:
-                    return _awaited(alone.submit(*given))
-                except BrokenProcessPool as error:
-                    raise WorkerDied(str(error)) from None
+            try:
+                return _awaited(pool.submit(*given))
+            except BrokenProcessPool as error:
+                pool.shutdown(wait=False)
+                pool = self._pool(1)
+                raise WorkerDied(str(error)) from None
 
         try:
             for done in range(len(blocks)):
@@ -54,7 +56,9 @@ class Processes:
                 except BrokenProcessPool:
                     pool.shutdown(wait=False, cancel_futures=True)
                     waiting.clear()
+                    pool = self._pool(1)
                     result = result_alone(trial, done, done - 1 if done else None, blocks[done].name)
+                    pool.shutdown(wait=False)
                     pool = self._pool(self._number)
                 else:
                     waiting.pop(done)

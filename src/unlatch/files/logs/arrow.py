@@ -32,7 +32,15 @@ from unlatch.files.logs.columns import (
 from unlatch.files.logs.rows import NOTHING, Answers, Numbers, Place, RowBatch
 from unlatch.files.logs.values import Tokens, answers_of, answers_of_texts, noting_floats, numbers_of
 
-__all__ = ["COLUMNS_KEY", "ArrowReader", "arrow_library", "feather_table", "memory_table", "parquet_table"]
+__all__ = [
+    "COLUMNS_KEY",
+    "ArrowReader",
+    "arrow_library",
+    "feather_table",
+    "is_text",
+    "memory_table",
+    "parquet_table",
+]
 
 ROWS_PER_BATCH = 1 << 16
 _ROWS_READ = 4 * ROWS_PER_BATCH
@@ -198,14 +206,14 @@ class ArrowReader:
             values, missing = _values(array)
             codes = values.astype(np.int64)
             return (codes if missing is None else np.where(missing, -1, codes)), ("false", "true")
-        if _is_text(pa, kind):
+        if is_text(pa, kind):
             if kind in (pa.string_view(),):
                 array = array.cast(pa.large_string())
             array = array.dictionary_encode()
         elif not pa.types.is_dictionary(kind):
             raise self._wrong_type(column, kind, "text or whole numbers")
         if not (
-            _is_text(pa, array.type.value_type)
+            is_text(pa, array.type.value_type)
             or pa.types.is_integer(array.type.value_type)
             or pa.types.is_boolean(array.type.value_type)
         ):
@@ -229,7 +237,7 @@ class ArrowReader:
             return answers_of(*_values(array))
         if pa.types.is_null(kind):
             return answers_of(np.full(len(array), np.nan), None)
-        if _is_text(pa, kind) or (pa.types.is_dictionary(kind) and _is_text(pa, kind.value_type)):
+        if is_text(pa, kind) or (pa.types.is_dictionary(kind) and is_text(pa, kind.value_type)):
             codes, texts = self._coded(array, column)
             return answers_of_texts(codes, texts)
         raise self._wrong_type(column, kind, "truth values")
@@ -267,7 +275,8 @@ class _Texts(Sequence[str]):
         return str(value).lower() if isinstance(value, bool) else value
 
 
-def _is_text(pa: Any, kind: Any) -> bool:
+def is_text(pa: Any, kind: Any) -> bool:
+    """Whether a type of pyarrow is one of text."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or kind == pa.string_view())
 
 
@@ -307,7 +316,7 @@ def parquet_table(path: str, where: str, roles: Roles) -> ArrowReader:
     with _arrow_errors(where, "Parquet"):
         schema = pq.read_schema(path)
         _refuse_renamed(schema, where)
-        texts = {field.name for field in schema if _is_text(pa, field.type)}
+        texts = {field.name for field in schema if is_text(pa, field.type)}
 
     def batches(columns: Columns) -> Iterator[Any]:
         wanted = [columns.names[column] for column in columns.present]
