@@ -120,6 +120,7 @@ def result_alone(trial: Callable[[int | None], Any], suspect: int, survivor: int
                 f"{last}); out of memory, or a damaged file that takes the reader down. Leave it out, or look at it by "
                 "itself",
                 block=name,
+                poison=True,
             ) from None
     raise EngineError(
         f"workers die whatever they work on ({_ROUNDS} times beside {name}; {last}): is somebody killing them, is "
