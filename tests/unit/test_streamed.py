@@ -20,7 +20,7 @@ from unlatch import (
     uncertainty,
     write_log,
 )
-from unlatch.engines.engine import ThisProcess, engine_of
+from unlatch.engines.engine import ThisProcess, WorkerDied, engine_of, result_alone
 from unlatch.engines.processes import Processes
 from unlatch.errors import DataError, EngineError, UsageError
 from unlatch.learn.likelihood.forward_backward import expected_counts
@@ -178,6 +178,30 @@ def test_processes_do_what_this_process_does():
     given = [(i,) for i in range(7)]
     expected = list(ThisProcess().each(doubled, blocks, given))
     assert list(Processes(2).each(doubled, blocks, given)) == expected == [(f"b{i}" * 2, i) for i in range(7)]
+
+
+def test_who_dies_of_what():
+    """A block is the cause only if others live; where everybody dies it is only tried again, but not for ever."""
+    tried = []
+
+    def trial(deaths):
+        def run(number):
+            tried.append(number)
+            if deaths(number):
+                raise WorkerDied("gone")
+            return number
+
+        return run
+
+    with pytest.raises(EngineError, match=r"b: every worker .*\(3 of 3") as caught:
+        result_alone(trial(lambda number: number == 1), 1, 0, "b")
+    assert caught.value.poison
+    assert tried == [1, 0, 1, 0, 1, 0]
+    tried.clear()
+    assert result_alone(trial(lambda _: len(tried) < 30), 1, 0, "b") == 1
+    with pytest.raises(EngineError, match="whatever they work on") as caught:
+        result_alone(trial(lambda _: True), 1, None, "b")
+    assert not caught.value.poison
 
 
 def test_a_block_that_kills_every_process_is_named():

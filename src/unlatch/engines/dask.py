@@ -97,16 +97,26 @@ class DaskEngine:
             "distributed.scheduler.work-stealing": False,
             "distributed.scheduler.allowed-failures": 0,  # who is to blame is found out here
             "distributed.comm.timeouts.connect": _SILENCE / 4,
+            "distributed.scheduler.http.routes": [],  # a server for pages is begun all the same: it has none
+            "distributed.worker.http.routes": [],
         }
-        with dask.config.set(settings):
-            cluster = distributed.LocalCluster(
-                n_workers=workers or cores,
-                threads_per_worker=1,
-                processes=True,
-                host="127.0.0.1",
-                dashboard_address=None,
-            )
-            return cls(distributed.Client(cluster, set_as_default=False), silence=silence, cluster=cluster)
+        try:
+            with dask.config.set(settings):
+                cluster = distributed.LocalCluster(
+                    n_workers=workers or cores,
+                    threads_per_worker=1,
+                    processes=True,
+                    host="127.0.0.1",
+                    dashboard_address="127.0.0.1:0",
+                    scheduler_kwargs={"dashboard": False},
+                )
+                client = distributed.Client(cluster, set_as_default=False)
+        except (OSError, RuntimeError, TimeoutError) as error:
+            raise EngineError(
+                f"no cluster of Dask could be started here ({error}); in a program of your own it must be started "
+                "under if __name__ == '__main__', since workers import it"
+            ) from None
+        return cls(client, silence=silence, cluster=cluster)
 
     def close(self) -> None:
         """Close the client, and the cluster if it was made here."""
@@ -121,12 +131,14 @@ class DaskEngine:
         waiting: dict[int, Any] = {}
 
         def submitted(number: int | None) -> Any:
+            given = (nothing,) if number is None else (run_task, task, blocks[number], arguments[number])
             key = f"unlatch-{run}-{number}-{next(submissions)}"
-            if number is None:
-                return self.client.submit(nothing, key=key)
-            return self.client.submit(
-                run_task, task, blocks[number], arguments[number], key=key, retries=_RETRIES
-            )
+            try:
+                return self.client.submit(*given, key=key, retries=_RETRIES)
+            except Exception as error:  # a client says in its own ways that it has no scheduler any more
+                if self.client.status == "running":
+                    raise
+                raise self._lost(blocks[done], str(error)) from None
 
         def trial(number: int | None) -> Any:
             for other, future in waiting.items():  # nobody else may be the cause
