@@ -117,6 +117,17 @@ def test_episodes_are_kept_apart_wherever_blocks_are_cut(tmp_path):
             assert sorted(a.totals.tolist()) == sorted(b.totals.tolist())
 
 
+def test_spans_of_blocks_are_counted_as_blocks_are(tmp_path, folder, monkeypatch):
+    write_log(tmp_path / "log.parquet", EPISODES)
+    monkeypatch.setattr(source, "_SPANS", 2)
+    for files in (LogFiles(folder), LogFiles(folder, continued=True), LogFiles(tmp_path / "log.parquet")):
+        here, there = (StreamedLog(files, engine) for engine in (ThisProcess(), InPieces()))
+        same_tables(here.count(3, 2), there.count(3, 2))
+    spans = source.spans_of(there._blocks)
+    assert [len(span.blocks) for span in spans] == [3, 3]
+    assert spans[1].name == f"{tmp_path / 'log.parquet'}, rows 18000 to 34999"
+
+
 def test_a_log_of_one_block_is_learned_as_if_it_were_in_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(source, "BLOCK", 1 << 20)
     log = simulate(domains.tiger(), 5_000, rng=0)
