@@ -11,6 +11,7 @@ takes hours, and is run only if it is asked for (``--systems``, ``--runs``). Pri
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import subprocess
 import tempfile
@@ -40,6 +41,7 @@ from unlatch.planning.problem import PlanningProblem, planning_problem
 FILES = ("tiger.95", "cheese.95", "4x3.95", "shuttle.95", "network.95", "query.s3", "hallway")
 GAP = 1e-3
 EPISODES = 10_000
+ARMS = ("agent", "uniform")
 
 
 def main() -> None:
@@ -52,6 +54,8 @@ def main() -> None:
     parser.add_argument("--beliefs", type=int, default=100, help="at which a search is judged")
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--systems", default="lockbox,maze,lake")
+    parser.add_argument("--arms", default=",".join(ARMS))
+    parser.add_argument("--kept", type=Path, help="a file of the agent's runs, to go on from")
     chosen = parser.parse_args()
     solve(Problem(domains.tiger(), discount=0.5))  # compile
     parts = {
@@ -62,7 +66,7 @@ def main() -> None:
         "maze": maze,
         "search": lambda: search(chosen.folder, chosen.beliefs),
         "exploration": lambda: exploration(chosen.folder, chosen.beliefs),
-        "agent": lambda: agent(chosen.systems.split(","), chosen.runs),
+        "agent": lambda: agent(chosen.systems.split(","), chosen.runs, chosen.arms.split(","), chosen.kept),
     }
     for name in chosen.only.split(","):
         parts[name]()
@@ -435,21 +439,34 @@ TRIALS = {
     "slippery": lambda: Trial(domains.frozen_lake(observe="column"), 0.99, "arrival", 5000, 100_000),
 }
 GROWTH, CUT, ENOUGH, SCORED = 1.5, 100, 0.9, 2000
+FIRST_SEED = 200
+"""Nothing was tried out on the seeds from here on."""
 
 
-def agent(systems: list[str], runs: int) -> None:
+def agent(systems: list[str], runs: int, arms: list[str], kept: Path | None) -> None:
     """Steps until the plan of the model learned so far gathers 90 % of the optimum in the true system: the agent, and
-    uniform exploration with the same learner at the same lengths of the log."""
+    uniform exploration with the same learner at the same lengths of the log. What is in ``kept``, a line of JSON for
+    every run, is not run again."""
     print("\n| from nothing | run | agent | uniform |\n|---|---|---|---|")
+    done = {} if kept is None or not kept.exists() else dict(map(json.loads, kept.read_text().splitlines()))
     for name in systems:
         trial = TRIALS[name]()
         best = solve(Problem(trial.truth, discount=trial.discount), gap=1e-3, time_limit=20).lower
-        taken = []
-        for seed in range(runs):
-            taken.append((by_agent(trial, best, seed), by_chance(trial, best, seed)))
-            print(f"| {name} | {seed} | {taken[-1][0]} | {taken[-1][1]} |", flush=True)
-        ours, theirs = np.median(taken, axis=0)
-        print(f"| {name} | median of {runs} | {ours:.0f} | {theirs:.0f}: {ours / theirs:.0%} |", flush=True)
+        for seed in range(FIRST_SEED, FIRST_SEED + runs):
+            for arm in arms:
+                key = f"{name} {arm} {seed}"
+                if key not in done:
+                    done[key] = (by_agent if arm == "agent" else by_chance)(trial, best, seed)
+                    if kept is not None:
+                        with kept.open("a") as file:
+                            file.write(json.dumps([key, done[key]]) + "\n")
+            shown = (str(done.get(f"{name} {arm} {seed}", "-")) for arm in ("agent", "uniform"))
+            print(f"| {name} | {seed} | {' | '.join(shown)} |", flush=True)
+        ours, theirs = ([n for key, n in done.items() if key.startswith(f"{name} {arm} ")] for arm in ARMS)
+        if ours and theirs:
+            share = np.median(ours) / np.median(theirs)
+            print(f"| {name} | medians of {len(ours)}, {len(theirs)} | {np.median(ours):.0f} | ", end="")
+            print(f"{np.median(theirs):.0f}: {share:.0%} |", flush=True)
 
 
 def by_agent(trial: Trial, best: float, seed: int) -> int:

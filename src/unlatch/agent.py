@@ -35,7 +35,6 @@ from unlatch.learn.likelihood.forward_backward import expectation
 from unlatch.learn.likelihood.parameters import ExpectedCounts
 from unlatch.learn.pipeline import LearnResult, learn_pomdp
 from unlatch.learn.resume import joined_logs
-from unlatch.planning.events import observation_codes
 from unlatch.planning.policy import Policy
 from unlatch.planning.solver import PointBasedSolver
 from unlatch.planning.tour import Tour
@@ -61,9 +60,6 @@ _BACKUPS = 1000
 
 _CLOSE = 1e-3
 """Gap of a plan, as a share of the largest reward, from which more backups are not worth their time."""
-
-_BROKEN = 3.0
-"""Standard errors by which a plan has paid less than it promised when it is given up."""
 
 _SAVED_EVERY = 10.0
 """Seconds after which the steps taken are written down, also within a round."""
@@ -116,9 +112,8 @@ class Agent:
     is expected to tell most about the model's numbers (`information_gain`), and on. That has the probability
     g / (g + 1/200), where g is what a step as those of the log is expected to tell, in nats: half where every number
     was seen a hundred times; so the goal comes to be pursued alone as the model gets certain. Where the plan promises
-    no more than one action for ever or actions at random, or has paid less than it promised (three standard errors, the
-    steps since it was made), all is for information. Three actions of ten are drawn uniformly where the goal is
-    pursued, one of ten on a tour. Every action is logged with its probability.
+    no more than one action for ever or actions at random, all is for information. Three actions of ten are drawn
+    uniformly where the goal is pursued, one of ten on a tour. Every action is logged with its probability.
 
     Parameters
     ----------
@@ -198,7 +193,6 @@ class Agent:
         self.rounds: tuple[AgentRound, ...] = ()
         self._tour: Tour | None = None
         self._tracker: Policy | None = None
-        self._promise = _Promise()
         self._ended = False
         self._folder = None if folder is None else Path(folder)
         self.seed = _checked_seed(seed)
@@ -295,10 +289,6 @@ class Agent:
             self._ended |= ended
             length, stretch = length + 1, stretch - 1
             over = ended or cut or length == self._cut
-            if isinstance(plan, Policy):
-                self._promise.add(
-                    plan, name, reward if self._goal is None else _paid(plan, name, shown, reward)
-                )
             if not over:
                 _tell(tracker, name, shown, reward)
             if len(recorder) % _REPORTED == 0:
@@ -310,8 +300,7 @@ class Agent:
     def _purpose(self, rng: np.random.Generator) -> Policy | Tour | None:
         """What the next stretch is for."""
         for_information = rng.random() < (self.rounds[-1].share if self.rounds else 1.0)
-        pursued = None if for_information or self._promise.broken else self.policy
-        return self._tour if pursued is None else pursued
+        return self._tour if for_information or self.policy is None else self.policy
 
     def _chances(self, plan: Policy | Tour | None) -> Floats:
         """The probability of every action."""
@@ -356,7 +345,6 @@ class Agent:
 
     def _planned(self) -> AgentRound:
         self.policy = self._tour = self._tracker = None
-        self._promise = _Promise()
         if self.result is None:
             return AgentRound(len(self), None, None, 1.0, None, None)
         assert self.log is not None
@@ -487,37 +475,6 @@ def _row_gain(uses: Floats) -> Floats:
     outcomes = np.maximum((uses > 0.5).sum(axis=-1), 2)
     gains: Floats = (outcomes - 1) / (2 * (uses.sum(axis=-1) + 1))
     return gains
-
-
-class _Promise:
-    """Whether a plan pays what its model promises, step by step. If the model is true, what is paid beyond what is
-    expected sums to zero but for chance, whatever is done; what a wrong model promises is not paid."""
-
-    def __init__(self) -> None:
-        self._beyond = self._squares = 0.0
-
-    def add(self, plan: Policy, action: str, paid: float) -> None:
-        """A step from the plan's belief."""
-        if action in plan.model.action_names:
-            row = plan.problem.rewards[plan.model.action_names.index(action)]
-            beyond = paid - float(row @ plan.belief)
-            self._beyond += beyond
-            self._squares += beyond**2
-
-    @property
-    def broken(self) -> bool:
-        return self._beyond < -_BROKEN * self._squares**0.5
-
-
-def _paid(plan: Policy, action: str, shown: str, reward: float) -> float:
-    """What a goal on observations pays for a step."""
-    model = plan.model
-    codes = observation_codes(model, shown)
-    if model.symbol_rewards is not None:
-        codes = codes[model.symbol_rewards[codes] == reward]
-    if action not in model.action_names or not len(codes):
-        return 0.0
-    return float(plan.problem.resolved.symbols[model.action_names.index(action), codes[0]])
 
 
 def _plan(problem: Problem) -> Policy:

@@ -10,7 +10,7 @@ import pytest
 
 import unlatch
 from unlatch import Agent, Reward, domains
-from unlatch.agent import _paid, _Promise, information_gain
+from unlatch.agent import information_gain
 from unlatch.cli import run
 from unlatch.errors import DataError, UsageError
 from unlatch.learn.likelihood.forward_backward import expectation
@@ -140,39 +140,6 @@ def test_folders_of_others_are_refused(tmp_path):
     (tmp_path / "log.npz").write_bytes(b"")
     with pytest.raises(UsageError, match="folder of its own"):
         Agent(domains.tiger(), folder=tmp_path)
-
-
-def test_a_plan_that_pays_less_than_it_promises_is_given_up():
-    """A model that holds the open door for a prize, and a world that pays nothing."""
-    model = domains.lockbox(1)
-    promise = _Promise()
-    policy = unlatch.solve(unlatch.Problem(model, discount=0.9))
-    policy.reset()
-    assert not promise.broken
-    for _ in range(100):
-        promise.add(policy, "push-0", 0.0)  # as expected
-    assert not promise.broken
-    policy.observe("push-0", "moves", 0.0)
-    tries = 0
-    while not promise.broken:
-        promise.add(policy, "open", 0.0)
-        tries += 1
-    assert 9 <= tries <= 12
-    kept = _Promise()
-    rng = np.random.default_rng(0)
-    chance = float(policy.problem.rewards[model.action_names.index("open")] @ policy.belief)
-    for _ in range(500):
-        kept.add(policy, "open", float(rng.random() < chance))
-        assert not kept.broken
-
-
-def test_goals_pay_for_what_is_seen():
-    goal = Reward.on_observations({("open-left", "hear-left"): 2.0})
-    policy = unlatch.solve(unlatch.Problem(domains.tiger(), goal, discount=0.9))
-    assert _paid(policy, "open-left", "hear-left", 10.0) == 2.0
-    assert _paid(policy, "open-left", "hear-right", 10.0) == 0.0
-    assert _paid(policy, "open-left", "roar", 10.0) == 0.0
-    assert _paid(policy, "dance", "hear-left", 10.0) == 0.0
 
 
 def test_information_falls_with_what_was_seen():
