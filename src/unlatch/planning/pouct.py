@@ -358,7 +358,7 @@ class POUCT:
     def _new_tree(self) -> Tree:
         from unlatch.planning.tree import empty_tree
 
-        nodes = min(self.settings.max_nodes, self.simulations + 1)
+        nodes = min(self.settings.max_nodes, self.simulations + 2)  # the root, and what `search` asks for
         return empty_tree(self.model.n_actions, nodes)
 
     def _simulate(self, tree: Tree, belief: Floats) -> int:

@@ -42,6 +42,9 @@ _SHARE = 0.5
 _LEAST = 1e-3
 """Improvement of a bound that is worth remembering, as a share of the gap at which a path turns."""
 
+_USUAL = 0.05
+"""One minus the discount down to which that share is fitting."""
+
 _SECONDS_PER_CALL = 0.05
 """Aim for the duration of a kernel call, so that limits are kept and Ctrl-C is answered soon."""
 
@@ -313,6 +316,12 @@ class PointBasedSolver:
         return _ROUNDING * steps * max(1.0, min(steps, 1e6))
 
     @property
+    def _step_share(self) -> float:
+        """What one step can do about a gap, as a share of what it can with the discounts that `_LEAST` is for: where
+        later rewards count almost the same, it takes many steps that each do little."""
+        return min(1.0, (1 - self.problem.discount) / _USUAL) if self.horizon is None else 1.0
+
+    @property
     def _scaled_gap(self) -> float:
         """The distance of the bounds in units of the largest reward, which never overflows."""
         return self._at_roots("upper") - self._at_roots("lower") + 2 * self._slack
@@ -352,7 +361,7 @@ class PointBasedSolver:
         from unlatch.kernels.pointbased import BACKUPS, CLOSED, FULL, Aim, work
 
         scaled = max(gap / self.steps.scale - 2 * self._slack, 0.0)
-        aim = Aim(scaled, _SHARE, _LEAST)
+        aim = Aim(scaled, _SHARE, _LEAST * self._step_share)
         effort = _FIRST_EFFORT
         first = max(self._scaled_gap, 1e-300)
         assert self._bounds is not None
