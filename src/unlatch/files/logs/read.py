@@ -117,7 +117,6 @@ def read_log(
         header=header,
         delimiter=delimiter,
         encoding=encoding,
-        continued=continued,
     )
     chunks = _read(source, form, missing, order, autoreset, sort, continued, strict)
     found: list[LogChunk] = []
@@ -170,20 +169,16 @@ def _options_of_reader(options: dict[str, Any]) -> tuple[Any, ...]:
         header=given["header"],
         delimiter=given["delimiter"],
         encoding=given["encoding"],
-        continued=given["continued"],
     )
     return form, *(given[name] for name in ("missing", "order", "autoreset", "sort", "continued", "strict"))
 
 
-def _checked_form(
-    names: tuple[Any, ...], *, header: bool, delimiter: str, encoding: str, continued: bool
-) -> Form:
+def _checked_form(names: tuple[Any, ...], *, header: bool, delimiter: str, encoding: str) -> Form:
     return Form(
         roles=checked_roles(*names),
         header=header,
         delimiter=checked_delimiter(delimiter),
         encoding=checked_encoding(encoding),
-        names_episodes=continued,
     )
 
 

@@ -45,7 +45,6 @@ class Form:
     header: bool
     delimiter: str
     encoding: str
-    names_episodes: bool
 
 
 def parts_of(source: LogSource) -> list[Any]:
@@ -152,11 +151,4 @@ def _text(handle: BinaryIO, size: int | None, where: str, form: Form) -> RowSour
     blocks = utf8_blocks(handle, size, form.encoding, where)
     first = first_block(blocks)
     columns, start, line = read_columns(first, form.roles, form.header, form.delimiter, where)
-    return DelimitedReader(
-        columns,
-        form.delimiter,
-        line,
-        where,
-        chain([first[start:]], blocks),
-        names_episodes=form.names_episodes,
-    )
+    return DelimitedReader(columns, form.delimiter, line, where, chain([first[start:]], blocks))
