@@ -114,9 +114,9 @@ def find_cells(block, position, stop, delimiter, flags, flag_words, starts):  # 
 
 @kernel
 def count_rows(block, starts, found, line_ends, fields, crlf, delimiter, longest):  # type: ignore[no-untyped-def]
-    """How many rows of ``fields`` cells the first ``found`` cells are, which have so many bytes of line ends; with ``crlf``
-    every row has an empty cell more, between the two bytes of its line end. Stops before a row that is blank, ragged,
-    ended otherwise, or too long.
+    """How many rows of ``fields`` cells the first ``found`` cells are, which have so many bytes of line ends; with
+    ``crlf`` every row has an empty cell more, between the two bytes of its line end. Stops before a row that is blank,
+    ragged, ended otherwise, or too long.
     """
     stride = fields + crlf
     most = found // stride
@@ -217,7 +217,8 @@ def enter_cell(keys, codes, w0, w1, w2, code):  # type: ignore[no-untyped-def]
 def find_changes(block, words, starts, stride, field, rows, changes):  # type: ignore[no-untyped-def]
     """The rows whose cell of one field differs from that of the row before; the first always counts as one.
 
-    Returns how many entries of ``changes`` are filled.
+    ``changes[0]`` receives these rows, ``changes[1]`` and ``changes[2]`` where their cells begin and end. Returns how
+    many there are.
     """
     step = np.uint64(stride)
     at = np.uint64(field)
@@ -236,7 +237,9 @@ def find_changes(block, words, starts, stride, field, rows, changes):  # type: i
             while i < size and same:
                 same = block[first + i] == block[before + i]
                 i += _ONE
-        changes[found] = r
+        changes[0, found] = r
+        changes[1, found] = first
+        changes[2, found] = first + size
         found += np.uint64(not same)
         before, size_before = first, size
     return np.int64(found)

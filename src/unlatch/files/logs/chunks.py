@@ -53,14 +53,21 @@ def joined(chunks: Sequence[LogChunk], diagnostics: Diagnostics) -> Trajectory:
         observations=observations,
         action_names=action_names,
         observation_names=observation_names,
-        rewards=column(chunks, "rewards"),
-        episode_starts=np.concatenate([chunk.episode_starts + chunk.start for chunk in chunks]),
-        probabilities=column(chunks, "probabilities"),
-        terminated=column(chunks, "terminated"),
+        rewards=_kept(column(chunks, "rewards")),
+        episode_starts=_kept(np.concatenate([chunk.episode_starts + chunk.start for chunk in chunks])),
+        probabilities=_kept(column(chunks, "probabilities")),
+        terminated=_kept(column(chunks, "terminated")),
         first_observations=first,
         first_observation_names=first_names,  # type: ignore[arg-type]
         diagnostics=diagnostics,
     )
+
+
+def _kept(array: Array | None) -> Any:
+    """A new array that nobody else has and nobody will write to: then a log needs no copy of it."""
+    if array is not None:
+        array.setflags(write=False)
+    return array
 
 
 def _sorted_codes(parts: Sequence[Array], names: Sequence[str]) -> tuple[tuple[str, ...], Ints]:

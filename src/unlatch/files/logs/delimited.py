@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from unlatch.arrays import Flags, Ints
+from unlatch.arrays import Flags, Floats, Ints
 from unlatch.core.alphabet import MAX_SYMBOLS, refuse_continuous
 from unlatch.core.checks import MAX_NAME_BYTES
 from unlatch.core.diagnostics import Diagnostics
@@ -48,6 +48,13 @@ _NUMBER = re.compile(rb"[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9
 
 _NOT_PLAIN = (ord('"'), 0)
 """Bytes that the quick kernels know nothing of."""
+
+_LINE_BYTES = text.WORD * text.LINE_WORDS
+_LINES = 1 << 12
+"""Places in the table of lines, of which half are used."""
+
+_ENOUGH_LINES, _USES_OF_A_LINE = 64, 16
+"""After so many different lines each must have come as often, or looking them up is not worth it."""
 
 _SLOTS = 1 << 10
 """Places in a table of short cells at first, of which half are used: so few that they stay in the processor's cache."""
@@ -258,6 +265,83 @@ class _EpisodeNames:
             self._table.codes(block, bounds[:-1], bounds[1:], np.zeros(len(some), dtype=np.int64))
 
 
+class _KnownLines:
+    """Whole lines that came before, and what was read from each: most logs have few different ones.
+
+    ``rows`` lines have been looked up and not yet been taken. Not ``useful`` any more once lines turn out to be
+    mostly different, as those with numbers of episodes or steps are, or of another form than short ones that are a row
+    each.
+    """
+
+    def __init__(self, *, useful: bool) -> None:
+        self.useful = useful
+        self.rows = 0
+        self._keys = np.zeros((_LINES, text.LINE_WORDS), dtype=np.uint64)
+        self._found = np.zeros(ROWS_PER_CALL, dtype=np.int16)
+        self._entered = 0
+        self._matched = 0
+        self._symbols: dict[int, NDArray[Any]] = {}  # narrow codes: they are as many as rows
+        self._numbers: dict[int, tuple[Floats, Flags]] = {}
+        self._answers: dict[int, NDArray[np.int8]] = {}
+        self._shown: dict[tuple[int, int], str] = {}
+
+    @property
+    def is_full(self) -> bool:
+        """Whether what was found has to be taken before there is room for more."""
+        return self.rows == len(self._found)
+
+    def match(self, data: Bytes, position: int, size: int) -> int:
+        """Look up lines of the first ``size`` bytes from ``position`` on, as far as they are known; where the next
+        begins."""
+        with np.errstate(over="ignore"):  # where kernels are plain Python
+            position, rows = text.match_lines(
+                _words(data), size, position, text.LINE_MASKS, self._keys, self._found, self.rows
+            )
+        self._matched += rows - self.rows
+        self.rows = rows
+        return position
+
+    def enter(self, line: bytes, row: RowBatch) -> None:
+        """The only row of ``row`` is what ``line`` says."""
+        self._entered += 1
+        rare = self._entered >= _ENOUGH_LINES and self._matched < _USES_OF_A_LINE * self._entered
+        self.useful = not rare and self._entered <= _LINES // 2
+        words = np.frombuffer(line.ljust(_LINE_BYTES, b"\0"), dtype="<u8")
+        with np.errstate(over="ignore"):
+            slot = text.enter_line(self._keys, *words)
+        for column, codes in row.symbols.items():
+            self._symbols.setdefault(column, np.zeros(_LINES, dtype=np.int16))[slot] = codes[0]
+        for column, numbers in row.numbers.items():
+            values, empty = self._numbers.setdefault(column, (np.zeros(_LINES), np.zeros(_LINES, dtype=bool)))
+            values[slot], empty[slot] = numbers.values[0], numbers.empty[0]
+            self._shown[column, slot] = numbers.shown(0)
+        for column, answers in row.answers.items():
+            self._answers.setdefault(column, np.zeros(_LINES, dtype=np.int8))[slot] = answers.values[0]
+            self._shown[column, slot] = answers.shown(0)
+
+    def taken(
+        self, lines: Ints, tokens: Mapping[int, Sequence[str]], seen: Mapping[int, Sequence[int]]
+    ) -> RowBatch:
+        """The rows that were found; there are none then."""
+        slots = self._found[: self.rows].copy()
+        self.rows = 0
+
+        def shown(column: int) -> Callable[[int], str]:
+            return lambda row: self._shown[column, int(slots[row])]
+
+        return RowBatch(
+            lines=lines,
+            symbols={c: _looked_up(table, slots) for c, table in self._symbols.items()},
+            tokens=tokens,
+            seen=seen,
+            numbers={
+                c: Numbers(values[slots], empty[slots], shown(c))
+                for c, (values, empty) in self._numbers.items()
+            },
+            answers={c: Answers(table[slots], shown(c)) for c, table in self._answers.items()},
+        )
+
+
 def _words(data: Bytes) -> Any:
     """The eight bytes from every position on as one number, the first the lowest."""
     return np.ndarray(shape=(len(data) - cells.WORD + 1,), dtype=np.dtype("<u8"), buffer=data, strides=(1,))
@@ -282,16 +366,16 @@ class DelimitedReader:
         self._column_of = np.full(columns.fields, -1, dtype=np.int64)
         for column in columns.present:
             self._column_of[columns.wanted[column]] = column
-        self._bounds = np.zeros((2, len(columns.wanted), ROWS_PER_CALL), dtype=np.int32)
-        self._lines = np.zeros(ROWS_PER_CALL, dtype=np.int64)
-        room = min(ROWS_PER_CALL, _CELLS_PER_CALL // columns.fields + 1) * (columns.fields + 1)
-        self._starts = np.zeros(room + 1 + cells.SLACK, dtype=np.uint32)
-        self._changes = np.zeros(ROWS_PER_CALL + cells.SLACK, dtype=np.int32)
+        self._bounds: Bounds = np.zeros((2, len(columns.wanted), 0), dtype=np.int32)
+        self._lines: Ints = np.zeros(0, dtype=np.int64)
+        self._starts: Starts = np.zeros(0, dtype=np.uint32)
+        self._changes: Bounds = np.zeros((3, 0), dtype=np.int32)
         self._buffer = np.zeros(0, dtype=np.uint8)
         self._flags = np.zeros(cells.TILE, dtype=np.uint8)
         self._episodes = _EpisodeNames()
         self._tables = {column: SymbolTable() for column in columns.present if column != EPISODE}
         self._keys = {column: _Keys() for column in self._tables}
+        self._known_lines = _KnownLines(useful=not {EPISODE, STEP} & set(columns.present))
         self._read = {column: _ReadNumbers() for column in columns.present if column in _NUMBERS}
         self._rows = 0
 
@@ -322,15 +406,64 @@ class DelimitedReader:
     def _read_block(self, rest: bytes, block: bytes, *, final: bool) -> Generator[RowBatch, None, bytes]:
         """Give the whole rows of ``rest`` and ``block``; what is left over are the bytes of a partial row.
 
-        Plain rows are found and looked up by the quick kernels; whatever is not plain is left to one that knows the
-        format.
+        Lines that came before are looked up, and given once there are many; others are read.
         """
-        size = len(rest) + len(block)
-        data = self._copied(rest, block)
-        plain = not any(byte in block or byte in rest for byte in _NOT_PLAIN)
-        end = block.find(b"\n")
-        crlf = plain and (block[end - 1 : end] if end > 0 else rest[-1:]) == b"\r"
-        position, ended, fields = 0, text.COMPLETE, 0
+        data, size = self._copied(rest, block), len(rest) + len(block)
+        position = 0
+        if self._known_lines.useful:
+            position = yield from self._look_up(data, size)
+            if self._known_lines.useful and not final:
+                return data[position:size].tobytes()
+        yield from self._rows_of_known_lines()
+        plain = not any(byte in rest or byte in block for byte in _NOT_PLAIN)
+        crlf = (rest[-1:] + block[: block.find(b"\n") + 1]).endswith(b"\r\n")
+        return (yield from self._read_rows(data, position, size, plain=plain, crlf=crlf, final=final))
+
+    def _look_up(self, data: Bytes, size: int) -> Generator[RowBatch, None, int]:
+        """Take the lines that are known or can be; where the others begin."""
+        position = 0
+        while self._known_lines.useful and size - position >= _LINE_BYTES:
+            position = self._known_lines.match(data, position, size)
+            if self._known_lines.is_full:
+                yield from self._rows_of_known_lines()
+            elif size - position >= _LINE_BYTES:
+                line = data[position : position + _LINE_BYTES].tobytes()
+                self._learn(line[: line.find(b"\n") + 1])
+        return position
+
+    def _learn(self, line: bytes) -> None:
+        """Read a line, so that it is known from now on. One that is too long is given as nothing."""
+        if not line:
+            self._known_lines.useful = False
+            return
+        data = np.frombuffer(bytearray(line), dtype=np.uint8)
+        ended, position, _, rows, _, doubled = self._found(
+            data, 0, self.line + self._known_lines.rows, final=False
+        )
+        if ended != text.COMPLETE or rows != 1 or position != len(line) or self._bounds[0, ACTION, 0] < 0:
+            self._known_lines.useful = False  # for other lines there is another way
+            return
+        self._known_lines.enter(line, self._batch(data, 1, doubled=doubled > 0))
+
+    def _rows_of_known_lines(self) -> Iterator[RowBatch]:
+        """The rows of the lines that were looked up since the last time."""
+        rows = self._known_lines.rows
+        if rows:
+            tokens = {c: table.tokens for c, table in self._tables.items()}
+            seen = {c: table.seen for c, table in self._tables.items()}
+            yield self._known_lines.taken(np.arange(self.line, self.line + rows), tokens, seen)
+            self.line += rows
+            self._rows += rows
+
+    def _read_rows(
+        self, data: Bytes, position: int, size: int, *, plain: bool, crlf: bool, final: bool
+    ) -> Generator[RowBatch, None, bytes]:
+        """The same for rows that have to be read, from ``position`` up to ``size``.
+
+        ``plain`` ones are found and looked up by the quick kernels, with line ends of two bytes if ``crlf``; whatever
+        is not of that form is left to one that knows the format.
+        """
+        ended, fields = text.COMPLETE, 0
         while position < size and ended == text.COMPLETE:
             if plain:
                 rows = self._found_plain(data, position, size, crlf)
@@ -340,17 +473,8 @@ class DelimitedReader:
                     position = int(self._starts[rows * stride])
                     self.line += rows
                     continue
-            ended, position, line, rows, fields, doubled = text.find_rows(
-                data[:size],
-                position,
-                self.line,
-                final,
-                self._delimiter,
-                MAX_ROW_BYTES,
-                self._column_of,
-                self._bounds[0],
-                self._bounds[1],
-                self._lines,
+            ended, position, line, rows, fields, doubled = self._found(
+                data[:size], position, self.line, final=final
             )
             if rows:
                 yield self._batch(data, rows, doubled=doubled > 0)
@@ -358,6 +482,27 @@ class DelimitedReader:
         if ended not in (text.COMPLETE, text.PARTIAL, text.IN_QUOTE) or (final and ended == text.IN_QUOTE):
             raise self._wrong_row(ended, fields)
         return data[position:size].tobytes()
+
+    def _found(
+        self, data: Bytes, position: int, line: int, *, final: bool
+    ) -> tuple[int, int, int, int, int, int]:
+        """Find rows of any form: what `find_rows` returns."""
+        if not len(self._lines):
+            self._bounds = np.zeros((2, len(self.columns.wanted), ROWS_PER_CALL), dtype=np.int32)
+            self._lines = np.zeros(ROWS_PER_CALL, dtype=np.int64)
+        found: tuple[int, int, int, int, int, int] = text.find_rows(
+            data,
+            position,
+            line,
+            final,
+            self._delimiter,
+            MAX_ROW_BYTES,
+            self._column_of,
+            self._bounds[0],
+            self._bounds[1],
+            self._lines,
+        )
+        return found
 
     def _copied(self, rest: bytes, block: bytes) -> Bytes:
         """Both, one after the other, and as many bytes more as the kernels want: in one place for all blocks, which is
@@ -371,20 +516,23 @@ class DelimitedReader:
         return self._buffer
 
     def _found_plain(self, data: Bytes, position: int, size: int, crlf: bool) -> int:
-        """Find the cells of plain rows, as many as there is room for; how many rows. The first few come alone: what they
-        hold is known when the others are looked up."""
-        most = ROWS_PER_CALL if self._rows else min(_FIRST_ROWS, ROWS_PER_CALL)
-        starts = self._starts[: most * (self.columns.fields + 1) + 1 + cells.SLACK]
+        """Find the cells of plain rows, as many as there is room for; how many rows. The first few come alone: what
+        they hold is known when the others are looked up."""
+        fields = self.columns.fields
+        most = min(ROWS_PER_CALL if self._rows else _FIRST_ROWS, ROWS_PER_CALL, _CELLS_PER_CALL // fields + 1)
+        if self._changes.shape[1] < most + 1:
+            self._starts = np.zeros(most * (fields + 1) + 1 + cells.SLACK, dtype=np.uint32)
+            self._changes = np.zeros((3, most + 1), dtype=np.int32)
         with np.errstate(over="ignore"):  # where kernels are plain Python
             found, line_ends = cells.find_cells(
-                data, position, size, self._delimiter, self._flags, self._flags.view(np.uint64), starts
+                data, position, size, self._delimiter, self._flags, self._flags.view(np.uint64), self._starts
             )
         rows = cells.count_rows(
             data,
             self._starts,
             found,
             line_ends,
-            self.columns.fields,
+            fields,
             int(crlf),
             self._delimiter,
             MAX_ROW_BYTES,
@@ -451,9 +599,7 @@ class DelimitedReader:
         rows = len(lines)
         with np.errstate(over="ignore"):
             found = cells.find_changes(data, words, self._starts, stride, field, rows, self._changes)
-        places = self._changes[:found]
-        starts = self._starts[places * stride + field].astype(np.int32)
-        ends = self._starts[places * stride + field + 1].astype(np.int32) - np.int32(1)
+        places, starts, ends = self._changes[:, :found]
         codes = self._named(data, starts, ends, lines[places])
         result = np.empty(rows, dtype=np.int64)
         cells.spread_runs(places, codes, result)
