@@ -172,7 +172,7 @@ class Job:
 
 
 def work(job: Job, connection: Connection, at: Any) -> None:
-    """A process: reads the files whose numbers it is sent, and sends back what came of them; ``at`` is the one it is at."""
+    """A process: reads the files whose numbers it is sent, and says what came of them; ``at`` is the one it is at."""
     prepare()
     kind = formats()[job.name]
     folder = job.folder / f"worker-{os.getpid()}"

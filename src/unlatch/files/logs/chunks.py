@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unlatch.arrays import Ints
 from unlatch.core.alphabet import sorted_names
 from unlatch.core.chunks import LogChunk, column, concatenated
 from unlatch.core.diagnostics import Diagnostics
 from unlatch.core.trajectory import Trajectory
+from unlatch.files.logs.alphabets import CODE
 
 __all__ = ["joined", "resized"]
 
@@ -70,17 +70,16 @@ def _kept(array: Array | None) -> Any:
     return array
 
 
-def _sorted_codes(parts: Sequence[Array], names: Sequence[str]) -> tuple[tuple[str, ...], Ints]:
-    """The names in sorted order, and all codes as codes of that order."""
+def _sorted_codes(parts: Sequence[Array], names: Sequence[str]) -> tuple[tuple[str, ...], Array]:
+    """The names in sorted order, and all codes as codes of that order, in as few bytes as they need."""
     from unlatch.kernels.text import look_up
 
     ordered = sorted_names(names)
     rank = {name: i for i, name in enumerate(ordered)}
-    table = np.array([rank[name] for name in names], dtype=np.int64)
-    result = np.empty(sum(map(len, parts)), dtype=np.int64)
+    table = np.array([rank[name] for name in names], dtype=CODE)
+    result = np.empty(sum(map(len, parts)), dtype=CODE)
     done = 0
     for part in parts:
         look_up(table, part, result[done : done + len(part)])
         done += len(part)
-    result.setflags(write=False)
     return tuple(ordered), result

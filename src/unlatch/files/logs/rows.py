@@ -86,7 +86,7 @@ class RowBatch:
 
     def chosen(self, rows: Flags | Ints) -> RowBatch:
         """Some of the rows, in the order of ``rows``."""
-        places = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
+        places: Ints = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows.astype(np.int64, copy=False)
         return replace(
             self,
             lines=self.lines.take(places, mode="clip"),
