@@ -142,15 +142,16 @@ def main(folder: Path) -> None:
                 killed_at(call, write, folder / name)
             _, status = os.waitpid(child, 0)
             if not os.WIFSIGNALED(status) or os.WTERMSIG(status) != signal.SIGKILL:
-                print(f"{name}: was not killed at {call}: {status}")
+                print(f"FAULT {name}: was not killed at {call}: {status}")
             if (folder / name).read_bytes() != b"old":
-                print(f"{name}: changed by a writer that was killed at {call}")
+                print(f"FAULT {name}: changed by a writer that was killed at {call}")
         write(folder / name)
         if (folder / name).read_bytes() == b"old":
-            print(f"{name}: not written")
+            print(f"FAULT {name}: not written")
         (folder / name).unlink()
         for left in folder.iterdir():
-            print(f"{name}: leaves {left.name}")
+            print(f"FAULT {name}: leaves {left.name}")
+    print("done")
 
 
 def killed_at(call: str, write: Write, path: Path) -> None:
