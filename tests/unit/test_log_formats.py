@@ -485,6 +485,13 @@ def test_look_alikes_in_different_files(tmp_path: Path) -> None:
         read_log([one, two])
 
 
+def test_a_dataset_of_minari_is_read_by_another_door() -> None:
+    with pytest.raises(
+        UsageError, match=r"from_minari\('D4RL/door-v2'\).*unlatch record minari:D4RL/door-v2"
+    ):
+        read_log("minari:D4RL/door-v2")
+
+
 def test_an_empty_folder(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="the folder holds no table"):
         read_log(tmp_path)

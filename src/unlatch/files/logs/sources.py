@@ -57,6 +57,12 @@ def parts_of(source: LogSource) -> list[Any]:
         path = checked_path(source)
         if os.path.isdir(path):
             return _files_in(path)
+        if path.startswith("minari:") and not os.path.exists(path):
+            name = path.removeprefix("minari:")
+            raise UsageError(
+                f"{path}: the name of a dataset of Minari, not of a file; from_minari({name!r}) reads it, and unlatch "
+                f"record {path} -o log.parquet makes a file of it"
+            )
     return [source]
 
 
