@@ -91,21 +91,25 @@ def main() -> None:
         paths = {ending: folder / f"log{ending}" for ending in (".csv", ".parquet", ".npz")}
         for path in paths.values():
             unlatch.write_log(path, log)
-        episodic = folder / "episodes.csv"
-        lake = unlatch.simulate(unlatch.domains.frozen_lake(), 100, total=options.rows // 10, rng=1)
-        unlatch.write_log(episodic, lake)
+        lake = unlatch.simulate(unlatch.domains.frozen_lake(), 100, total=options.rows, rng=1)
+        episodic = {ending: folder / f"episodes{ending}" for ending in (".csv", ".parquet")}
+        for path in episodic.values():
+            unlatch.write_log(path, lake)
         print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
         csv = {"pandas": by_pandas, "read_log": unlatch.read_log, "iterate_log": in_chunks}
         compared(f"CSV, {options.rows} rows", best(csv, paths[".csv"], options.repeats), "pandas")
-        columns = episodic.open().readline().strip()
-        title = f"CSV with {columns}, {len(lake)} rows"
-        compared(title, best(csv, episodic, options.repeats), "pandas")
+        columns = episodic[".csv"].open().readline().strip()
+        rows = len(lake) + lake.n_episodes  # of which one in an episode has its first observation
+        title = f"CSV with {columns}, {rows} rows"
+        compared(title, best(csv, episodic[".csv"], options.repeats), "pandas")
         parquet = {
             "pyarrow": lambda path: pyarrow.parquet.read_table(path),
             "read_log": unlatch.read_log,
             "iterate_log": in_chunks,
         }
         compared("Parquet", best(parquet, paths[".parquet"], options.repeats), "pyarrow")
+        title = f"Parquet with {columns}"
+        compared(title, best(parquet, episodic[".parquet"], options.repeats), "pyarrow")
         small = folder / "small.csv"
         unlatch.write_log(small, log.head(1_000))
         for path in paths.values():

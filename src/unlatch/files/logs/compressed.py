@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
+from functools import cache
 from typing import Any, BinaryIO
 
 from unlatch.errors import DataError, ResourceLimitError, UnlatchError
@@ -26,14 +27,21 @@ def unpacked(handle: BinaryIO, size: int, where: str) -> BinaryIO:
 
 
 def _zstd(handle: BinaryIO, where: str) -> Any:
+    library = _zstd_library()
+    if library is not None:
+        return library.ZstdFile(handle)
+    pa = arrow_library(f"{where}: to unpack zstd")
+    return pa.CompressedInputStream(pa.OSFile(where), "zstd")  # it would close our handle
+
+
+@cache
+def _zstd_library() -> Any:
     """Python has zstd from 3.14 on; pyarrow always."""
     try:
         from compression import zstd  # type: ignore[import-not-found,unused-ignore]
-
-        return zstd.ZstdFile(handle)
     except ImportError:
-        pa = arrow_library(f"{where}: to unpack zstd")
-        return pa.CompressedInputStream(pa.OSFile(where), "zstd")  # it would close our handle
+        return None
+    return zstd
 
 
 class _Unpacked:
