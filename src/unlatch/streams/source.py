@@ -14,7 +14,7 @@ import numpy as np
 from unlatch.core.chunks import LogChunk, concatenated
 from unlatch.errors import DataError, StorageError, UsageError
 from unlatch.files.atomic import checked_path
-from unlatch.files.logs.arrow import arrow_library
+from unlatch.files.logs.portions import DIVISIBLE, row_count, some_rows
 from unlatch.files.logs.read import iterate_log
 from unlatch.files.logs.sources import parts_of
 
@@ -35,7 +35,6 @@ BLOCK = 1 << 20
 _LEAST = 1 << 12
 """Steps of a last block that is a block of its own; fewer go with the one before."""
 
-_PARQUET = (".parquet", ".pq")
 _ONE_AFTER_ANOTHER = ("sort", "autoreset", "missing")
 
 
@@ -50,7 +49,7 @@ class Edges:
 
 @dataclass(frozen=True, eq=False)
 class FileBlock:
-    """Some rows of one Parquet file or of several that follow each other. Small: it holds no data.
+    """Some rows of one file (Parquet, NPY) or of several that follow each other. Small: it holds no data.
 
     Attributes
     ----------
@@ -94,7 +93,7 @@ class FileBlock:
 
     def read_with_edges(self) -> tuple[LogChunk, Edges]:
         """Its steps, and what its first and last rows say about episodes."""
-        tables = [_rows(*part) for part in self.parts]
+        tables = [some_rows(*part, self.options) for part in self.parts]
         chunks = list(iterate_log(tables, chunk=max(len(self), 1), **self.options))
         if len(chunks) != 1 or len(chunks[0]) != len(self):
             raise DataError(
@@ -118,23 +117,6 @@ class FileBlock:
         return any(
             cell is not None and cell.lower() in ("true", "t", "yes", "y", "1", "1.0") for cell in told
         )
-
-
-def _rows(path: str, first: int, rows: int) -> Any:
-    """Some rows of a Parquet file as a table; only the row groups that hold them are read."""
-    arrow_library("Parquet")
-    import pyarrow.parquet as parquet
-
-    try:
-        with parquet.ParquetFile(path, page_checksum_verification=True) as file:
-            sizes = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
-            begins = np.concatenate([[0], np.cumsum(sizes)])
-            groups = np.flatnonzero((begins[1:] > first) & (begins[:-1] < first + rows))
-            table = file.read_row_groups(groups.tolist(), use_threads=False)
-            return table.slice(first - int(begins[groups[0]]), rows)
-    except (OSError, ValueError, IndexError, RuntimeError) as error:
-        said = " ".join(str(error).split())[:200]
-        raise DataError(f"{path}, rows {first} to {first + rows - 1}: cannot be read ({said})") from None
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,27 +177,19 @@ class LogFiles:
         return (
             plain
             and self.options.get("order", "action-first") == "action-first"
-            and all(path.lower().endswith(_PARQUET) for path in self.paths)
+            and all(path.lower().endswith(DIVISIBLE) for path in self.paths)
         )
 
 
 def file_blocks(files: LogFiles) -> list[FileBlock]:
-    """The blocks of a log in Parquet files, each to be read by itself; whether they go on with the episode before is
-    not known yet."""
-    arrow_library("Parquet")
-    import pyarrow.parquet as parquet
-
+    """The blocks of a log in Parquet or NPY files, each to be read by itself; whether they go on with the episode
+    before is not known yet."""
     if not files.splits:
         raise UsageError(
-            "only Parquet files, their rows in order, are read in parts by others than this process; write the log as "
-            "Parquet, or leave the engine out"
+            "only Parquet and NPY files, their rows in order, are read in parts by others than this process; write "
+            "the log as Parquet, or leave the engine out"
         )
-    sizes = []
-    for path in files.paths:
-        try:
-            sizes.append(parquet.read_metadata(path).num_rows)
-        except (OSError, ValueError) as error:
-            raise DataError(f"{path}: cannot be read as Parquet ({error})") from None
+    sizes = [row_count(path) for path in files.paths]
     total = sum(sizes)
     cuts = list(range(0, total, BLOCK))
     if len(cuts) > 1 and total - cuts[-1] < _LEAST:
