@@ -21,8 +21,9 @@ Parameters = Mapping[str, Any]
 Row = dict[str, Any]
 
 LEVEL = 0.9
-DRAWS, REPLANS = 60, 12
-"""Models that the interval of a plan's return is taken from, and of these those that are planned for."""
+DRAWS, REPLANS = 100, 12
+"""Models that the interval of a plan's return is taken from, and of these those that are planned for. Drawn anew for
+every log: the scatter of the same few chances would be too small, or too large, for all of them."""
 
 LONGEST_EPISODE = 50
 
@@ -122,7 +123,7 @@ def coverage(parameters: Parameters, seed: np.random.SeedSequence) -> Finding:
                     row |= covered(truth, found, log)
                 if number < parameters["plans"]:
                     with watch("plan"):
-                        row |= _plan_covered(parameters["system"], truth, found)
+                        row |= _plan_covered(parameters["system"], truth, found, rng)
         rows.append(rounded(row))
     return Finding(rows, watch.seconds)
 
@@ -182,11 +183,11 @@ def _digits(holds: Any, chosen: Any, speaks: Any) -> str:
     return "".join("-" if not says else "01"[hold] for hold, says in flags)
 
 
-def _plan_covered(system: str, truth: POMDP, found: Uncertainty) -> Row:
+def _plan_covered(system: str, truth: POMDP, found: Uncertainty, rng: np.random.Generator) -> Row:
     """Whether the plan's return in the truth lies in its interval, and where it lies."""
     start = truth if truth.terminal else replace(truth, initial=truth.stationary())
     planner = ExactPlanner(found.pomdp, REWARDS.get(system), HORIZONS[system])
-    drawn = unlatch.plan_return(planner, found.draws(DRAWS, rng=0), level=LEVEL, replans=REPLANS)
+    drawn = unlatch.plan_return(planner, found.draws(DRAWS, rng=rng), level=LEVEL, replans=REPLANS)
     true = unlatch.plan_value(planner)(start)
     return {
         "plan": bool(drawn.low <= true <= drawn.high),
