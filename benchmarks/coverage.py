@@ -103,13 +103,18 @@ def _units(group: str, arguments: argparse.Namespace | None) -> list[Unit]:
 def _design_units() -> list[Unit]:
     return [
         Unit(
-            f"design.{system}.{batch:02d}",
+            f"design.{system}.{steps}.{by.replace(' ', '-')}.{batch:02d}",
             coverage_units.designed,
-            {"system": system, "batch": batch, "logs": DESIGN_LOGS, "shares": list(SHARES)},
+            {
+                "system": system, "steps": steps, "by": by, "batch": batch,
+                "logs": DESIGN_LOGS, "shares": list(SHARES),
+            },
         )
         for batch in range(DESIGN_BATCHES)
-        for system in DESIGNS
-    ]
+        for system, lengths in DESIGNS.items()
+        for steps in lengths
+        for by in ("action", "last observation")
+    ]  # fmt: skip
 
 
 # --- reports ---------------------------------------------------------------------------------------------
@@ -172,10 +177,10 @@ def _design(rows: Rows) -> None:
         "| system | action frequencies | worth, predicted | steps | share of its steps | error ÷ that of uniform |"
     )
     print("|---|---|---|---|---|---|")
-    for system in DESIGNS:
-        here = [row for row in rows if row["system"] == system]
-        if not here:
-            continue
+    kinds = dict.fromkeys((row["system"], row["steps"], row["by"]) for row in rows)
+    for kind in kinds:
+        here = [row for row in rows if (row["system"], row["steps"], row["by"]) == kind]
+        system, _, _ = kind
         uniform = np.mean([row["uniform"] for row in here])
         ratios = {share: np.mean([row[f"design_{share}"] for row in here]) / uniform for share in SHARES}
         enough = [share for share in SHARES if ratios[share] <= 1.0]

@@ -202,30 +202,32 @@ def _plan_covered(system: str, truth: POMDP, found: Uncertainty, rng: np.random.
 # --- design ----------------------------------------------------------------------------------------------
 
 
-DESIGNS = {"noisy-hallway": 20_000, "tmaze-6": 10_000, "lockbox-3": 20_000}
-"""Systems, and the steps of uniform exploration whose error a design has to reach with fewer."""
+DESIGNS = {"noisy-hallway": (20_000, 100_000), "tmaze-6": (10_000,), "lockbox-3": (20_000,)}
+"""Systems, and the steps of uniform exploration whose error a design has to reach with fewer. In the shorter logs of
+the hallway some rows are visited a few times only, and errors do not fall with the root of the steps yet."""
 
 
 @cache
-def _designed_for(name: str) -> tuple[POMDP, unlatch.Design]:
+def _designed_for(name: str, by: str) -> tuple[POMDP, unlatch.Design]:
     truth = {
         "noisy-hallway": domains.noisy_hallway,
         "tmaze-6": lambda: domains.tmaze(2),
         "lockbox-3": domains.lockbox,
     }[name]()
-    return truth, unlatch.design(truth, episode_steps=LONGEST_EPISODE if truth.terminal else None, rng=0)
+    cut = LONGEST_EPISODE if truth.terminal else None
+    return truth, unlatch.design(truth, by=by, episode_steps=cut, rng=0)  # type: ignore[arg-type]
 
 
 def designed(parameters: Parameters, seed: np.random.SeedSequence) -> Finding:
     """Mean errors of the numbers of a model from logs of uniform exploration and from shorter designed ones."""
-    truth, plan = _designed_for(parameters["system"])
-    steps, rows = DESIGNS[parameters["system"]], []
-    shares = zip(truth.action_names, plan.action_probabilities, strict=True)
+    truth, plan = _designed_for(parameters["system"], parameters["by"])
+    steps, rows = parameters["steps"], []
     for own in seed.spawn(parameters["logs"]):
         row: Row = {
             "system": parameters["system"],
             "steps": steps,
-            "policy": ", ".join(f"{name} {share:.2f}" for name, share in shares),
+            "by": parameters["by"],
+            "policy": str(plan),
             "worth": plan.worth,
             "uniform": _error_of(truth, log_of(truth, steps, np.random.default_rng(own))),
         }

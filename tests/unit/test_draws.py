@@ -81,7 +81,9 @@ def test_of_two_machines_that_tie_the_luckier_is_promised_too_much() -> None:
     models = [coin(chance) for chance in 0.51 + 0.02 * rng.standard_normal(200)]
     planner = ExactPlanner(coin(0.51), horizon=1)
     found = plan_return(planner, models, replans=200)
-    below = 0.3085  # share of the models in which the first machine is better: there it gains, and loses .01 here
+    below = (
+        0.3085  # share of the models in which the first machine is better: there it gains, and loses .01 here
+    )
     assert found.optimism == pytest.approx(0.02 * (0.3521 - 0.5 * below) + 0.01 * below, rel=0.15)
     assert plan_return(planner, models, replans=0).optimism == 0
     assert (found.low + found.high) / 2 == pytest.approx(0.51 - found.optimism)

@@ -155,9 +155,13 @@ def _exact_return(
     returns, lost = _Graph.of(planner).values([planner.model, *models], reward)
     own, returns = float(returns[0]), returns[1:]
     too_much = np.array(
-        [_too_much(planner, model, own, float(there), reward) for model, there in zip(models[:replans], returns)]
+        [
+            _too_much(planner, model, own, float(there), reward)
+            for model, there in zip(models[:replans], returns, strict=False)
+        ]
     )
-    optimism, noise = (float(too_much.mean()), _variance(too_much) / len(too_much)) if len(too_much) else (0.0, 0.0)
+    optimism = float(too_much.mean()) if replans else 0.0
+    noise = _variance(too_much) / max(len(too_much), 1)
     # the scatter is an estimate itself, from as many models as there are, and so is the optimism
     quantile = float(stdtrit(max(len(returns) - 1, 1), (1 + level) / 2)) if level < 1 else np.inf
     reach = quantile * np.sqrt(_variance(returns) + noise)
@@ -178,9 +182,7 @@ def _variance(values: Floats) -> float:
     return float(values.var(ddof=1)) if len(values) > 1 else 0.0
 
 
-def _too_much(
-    planner: ExactPlanner, model: POMDP, own: float, there: float, reward: Reward | None
-) -> float:
+def _too_much(planner: ExactPlanner, model: POMDP, own: float, there: float, reward: Reward | None) -> float:
     """What the best plan for another model is promised too much by it, beside the planner's plan: what it gains there,
     and what it loses in the planner's own model. Neither is negative, and what makes all plans better or worse in the
     other model, the noise of a draw, cancels."""
@@ -401,7 +403,9 @@ def _followed(problem: PlanningProblem, beliefs: Floats, actions: Ints) -> tuple
             after.append(moved[likely] / chances[likely, None])
     reached = np.concatenate(after)
     # a belief stays as the planner has it: rounded, it would not know it, and plan for it anew
-    _, first, numbers = np.unique(np.round(reached, _DECIMALS), axis=0, return_index=True, return_inverse=True)
+    _, first, numbers = np.unique(
+        np.round(reached, _DECIMALS), axis=0, return_index=True, return_inverse=True
+    )
     if len(first) > _MOST_NODES:
         raise ResourceLimitError(
             f"the plan comes to more than {_MOST_NODES} beliefs at one step; shorten its horizon, or follow it in "
