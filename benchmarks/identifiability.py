@@ -8,7 +8,8 @@
 ``restarts`` looks for a second model near identified ones: from random changes of basis, Levenberg's method drives
 misses of the form and negative probabilities to zero (`second_models.py`). What it finds is sorted: the model itself,
 states renamed or not; another one near (no weight moved by 0.5); another one far away. That it finds what there is to
-find is shown on planted ones. ``learned`` compares the verdict of ``result.identified`` with that of the truth. Both append a line of JSON for every model or log to a file in the folder, and go on from there when started again.
+find is shown on planted ones. ``learned`` compares the verdict of ``result.identified`` with that of the truth. Both
+append a line of JSON for every model or log to a file in the folder, and go on from there when started again.
 """
 
 from __future__ import annotations
