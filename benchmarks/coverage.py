@@ -111,9 +111,7 @@ def _design_units() -> list[Unit]:
             },
         )
         for batch in range(DESIGN_BATCHES)
-        for system, lengths in DESIGNS.items()
-        for steps in lengths
-        for by in ("action", "last observation")
+        for system, steps, by in DESIGNS
     ]  # fmt: skip
 
 
@@ -177,17 +175,17 @@ def _design(rows: Rows) -> None:
         "| system | action frequencies | worth, predicted | steps | share of its steps | error ÷ that of uniform |"
     )
     print("|---|---|---|---|---|---|")
-    kinds = dict.fromkeys((row["system"], row["steps"], row["by"]) for row in rows)
-    for kind in kinds:
+    for kind in DESIGNS:
         here = [row for row in rows if (row["system"], row["steps"], row["by"]) == kind]
-        system, _, _ = kind
+        if not here:
+            continue
         uniform = np.mean([row["uniform"] for row in here])
         ratios = {share: np.mean([row[f"design_{share}"] for row in here]) / uniform for share in SHARES}
         enough = [share for share in SHARES if ratios[share] <= 1.0]
         first = here[0]
         listing = ", ".join(f"{share:.0%}: {ratio:.3f}" for share, ratio in ratios.items())
         print(
-            f"| {system} | {first['policy']} | {first['worth']:.2f} | {first['steps']} | "
+            f"| {first['system']} | {first['policy']} | {first['worth']:.2f} | {first['steps']} | "
             f"{f'{min(enough):.0%}' if enough else 'more'} ({len(here)} logs) | {listing} |"
         )
     print("\nwanted: at most 70 % at one of them, never more than 105 %")

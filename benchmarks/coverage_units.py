@@ -202,9 +202,17 @@ def _plan_covered(system: str, truth: POMDP, found: Uncertainty, rng: np.random.
 # --- design ----------------------------------------------------------------------------------------------
 
 
-DESIGNS = {"noisy-hallway": (20_000, 100_000), "tmaze-6": (10_000,), "lockbox-3": (20_000,)}
-"""Systems, and the steps of uniform exploration whose error a design has to reach with fewer. In the shorter logs of
-the hallway some rows are visited a few times only, and errors do not fall with the root of the steps yet."""
+DESIGNS = (
+    ("noisy-hallway", 20_000, "action"),
+    ("noisy-hallway", 20_000, "last observation"),
+    ("noisy-hallway", 100_000, "action"),
+    ("tmaze-6", 10_000, "action"),
+    ("tmaze-6", 10_000, "last observation"),
+    ("lockbox-3", 20_000, "action"),
+)
+"""Systems, the steps of uniform exploration whose error a design has to reach with fewer, and what frequencies may
+depend on. In the shorter logs of the hallway some rows are visited a few times only, and errors do not fall with the
+root of the steps yet."""
 
 
 @cache
