@@ -435,6 +435,26 @@ def test_a_design_gives_more_to_what_is_learned_slowly() -> None:
     np.testing.assert_array_equal(again.action_probabilities, found.action_probabilities)
 
 
+def test_a_design_by_the_last_observation_takes_what_is_unsure_there() -> None:
+    """Where the state is seen, and in each of two another action is a coin flip: as often as it pleases blindly, half
+    of the steps are lost."""
+    coin, across = [0.5, 0.5], np.eye(2)[::-1]
+    truth = POMDP(
+        transitions=np.array([[coin, across[1]], [across[0], coin]]),
+        observations=np.tile(np.eye(2), (2, 1, 1)),
+        initial=np.array([0.5, 0.5]),
+        emission="arrival",
+    )
+    assert design(truth, steps=4_000, rng=0).action_probabilities.tolist() == [0.5, 0.5]
+    found = design(truth, by="last observation", steps=4_000, rng=0)
+    assert found.action_probabilities.shape == (2, 2)
+    assert found.action_probabilities.min() >= 0.05  # a tenth stays uniform
+    assert (np.diag(found.action_probabilities) > 0.85).all()
+    assert found.worth == pytest.approx(0.95 / 0.5, rel=0.15)
+    assert str(found).startswith(f"after {truth.observation_names[0]}: {truth.action_names[0]} 0.")
+    assert len(simulate(truth, 100, policy=found.action_probabilities, rng=0)) == 100
+
+
 # --- files ---------------------------------------------------------------------------------------------------
 
 
@@ -498,6 +518,8 @@ def test_levels_methods_and_models_are_checked(tiger: LearnResult) -> None:
         bootstrap(domains.tiger(), log, kind="guess")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="criterion"):
         design(domains.tiger(), criterion="guess")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="last observation"):
+        design(domains.tiger(), by="guess")  # type: ignore[arg-type]
     with pytest.raises(NotLearnableError, match="no steps"):
         uncertainty(domains.tiger(), log.head(0))
 
