@@ -32,7 +32,7 @@ from unlatch.learn.likelihood.parameters import (
     encoded_log,
     parameters_of,
 )
-from unlatch.learn.likelihood.words import WordPasses, are_worth_it
+from unlatch.learn.likelihood.words import WordPasses, are_worth_it, may_be_worth_it
 
 __all__ = [
     "SymbolEntries",
@@ -105,7 +105,7 @@ def expected_counts(
     if len(log) == 0:
         return _no_counts(parameters)
     factors = _factors(parameters, log, emission)
-    if block_length is None and are_worth_it(len(log), parameters.n_states, len(log.pair_counts)):
+    if block_length is None and _goes_by_words(parameters, log, factors):
         try:
             tallies = _by_words(parameters, log, factors, emission, before, after, threads)
             return _by_probability(parameters, log, emission, tallies)
@@ -115,7 +115,7 @@ def expected_counts(
     if after is not None:
         factors, events = factors.with_event(after), events.followed_by_one()
     moves = parameters.transitions != 0
-    visited = float(factors.entries(moves) @ events.frequencies / len(events.symbols))
+    visited = factors.visited(moves, events.frequencies)
     options = _Options(emission == "departure" and not log.tells_endings, block_length, threads)
     if _is_sparse(parameters.n_states, visited):
         matrices = _gathered(parameters.transitions, moves, factors)
@@ -137,15 +137,24 @@ def log_likelihood(
     after: Floats | None = None,
 ) -> float:
     """That of `expected_counts`, by a pass ahead alone where a log is passed over in words."""
-    if are_worth_it(len(log), parameters.n_states, len(log.pair_counts)):
+    factors = _factors(parameters, log, emission)
+    if _goes_by_words(parameters, log, factors):
         try:
-            return _word_passes(
-                parameters, log, _factors(parameters, log, emission), emission, before, after
-            ).forward()
+            return _word_passes(parameters, log, factors, emission, before, after).forward()
         except NumericalError:
             pass  # as in expected_counts
     found = expected_counts(parameters, log, emission=emission, before=before, after=after)
     return found.log_likelihood
+
+
+def _goes_by_words(parameters: Parameters, log: EncodedLog, factors: _Factors) -> bool:
+    """Whether passes from word to word are faster; where most entries are zero it is those that are not which count,
+    and of a word's matrix they are more."""
+    events, states = len(log), parameters.n_states
+    if not may_be_worth_it(events, states, len(log.pair_counts)):
+        return False
+    visited = factors.visited(parameters.transitions != 0, log.pair_counts)
+    return not _is_sparse(states, visited) and are_worth_it(log.words, events)
 
 
 def _by_words(
@@ -246,6 +255,10 @@ class _Factors(NamedTuple):
         here, there = (leaving * (self.left != 0)).sum(axis=1), (arriving * (self.reached != 0)).sum(axis=1)
         counts: Ints = np.where(self.actions < 0, self.left.shape[1], np.minimum(here, there))
         return counts
+
+    def visited(self, moves: Flags, frequencies: Ints) -> float:
+        """The same of a step on average, if symbols occur so often."""
+        return float(self.entries(moves) @ frequencies / frequencies.sum())
 
 
 def _factors(parameters: Parameters, log: EncodedLog, emission: Emission) -> _Factors:
