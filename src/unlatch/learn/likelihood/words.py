@@ -156,7 +156,8 @@ class WordPasses:
         width = n + -n % 4
         different = len(words.parents)
         self._words = words
-        self._matrices = np.pad(matrices, ((0, 0), (0, 0), (0, width - n)))
+        self._matrices = np.zeros((len(matrices), n, width))
+        self._matrices[:, :, :n] = matrices
         self._rows = Rows(
             np.zeros(different + 1, dtype=np.int64),
             np.zeros(different * n, dtype=np.int64),
