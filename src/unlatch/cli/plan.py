@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from unlatch.cli.options import OUTPUT, SEED, Depth, Number, Whole
+from unlatch.cli.options import OUTPUT, SEED, Depth, Number, Whole, seen
 from unlatch.cli.progress import progress
 from unlatch.errors import UsageError
 from unlatch.show.safe import brief
@@ -27,6 +27,7 @@ _GOALS = """\
 Goals (repeat --goal to reward several):
   state:NAME            leaving a state, by its name or number
   cell:K                leaving any state of a cell of the observability partition
+  observation:O         seeing O
   observation:A=O       seeing O after action A
   where:A=O,B=P         leaving the states whose likeliest observations are O under A, P under B
   ambiguous             leaving the state whose observations are the most random
@@ -232,7 +233,7 @@ def _reward(goals: tuple[str, ...], model: POMDP | PartitionModel | PSR) -> Rewa
             raise UsageError("the model knows no rewards; name a goal with --goal (see --help)") from None
     kinds = {goal.partition(":")[0] for goal in goals}
     if kinds == {"observation"}:
-        return Reward.on_observations({_assignment(goal.partition(":")[2]): 1.0 for goal in goals})
+        return Reward.on_observations({seen(goal.partition(":")[2]): 1.0 for goal in goals})
     if kinds == {"cell"}:
         return Reward.on_cells({_number(goal.partition(":")[2]): 1.0 for goal in goals})
     if "observation" in kinds or "cell" in kinds:
