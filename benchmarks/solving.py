@@ -472,7 +472,7 @@ TRIALS = {
     "lockbox": lambda: Trial(domains.lockbox(), 0.95, "arrival", 150, 1.5, 10_000),
     "maze": lambda: Trial(domains.tmaze(6), 0.95, "departure", 1000, 2.0, 64_000),
     "lake": lambda: Trial(
-        domains.frozen_lake(observe="column", slippery=False), 0.95, "arrival", 300, 1.5, 20_000
+        domains.frozen_lake(observe="column", slippery=False), 0.95, "arrival", 500, 2.0, 16_000
     ),
     "slippery": lambda: Trial(domains.frozen_lake(observe="column"), 0.99, "arrival", 5000, 2.0, 80_000),
 }
