@@ -11,7 +11,7 @@ python benchmarks/streams.py kills FOLDER --times 100       counting while worke
 python benchmarks/streams.py ways                           one model from any chunks, files, formats
 python benchmarks/streams.py going-on                       more steps for a model: time, likelihood, drift
 
-``--parts 1`` takes the first file of a folder, and so on: one folder of 1e9 steps is enough for all lengths. Results
+``--parts 1`` takes one file of a folder, after ``--skip``, and so on: a folder of 1e9 steps is enough for all. Results
 are in docs/cluster.md.
 """
 
@@ -56,7 +56,8 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=100)
     parser.add_argument("--pause", type=float, default=2.0, help="seconds between two kills, at most")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--parts", type=int, help="the first files of the folder alone")
+    parser.add_argument("--parts", type=int, help="so many files of the folder alone")
+    parser.add_argument("--skip", type=int, default=0, help="files of the folder before these")
     parser.add_argument("--rooms", type=int, default=1, help="of the T-Maze: 1 has 4 states, 4 have 10")
     given = parser.parse_args()
     COMMANDS[given.what](given)
@@ -90,7 +91,8 @@ def write(given: Any) -> None:
 
 
 def files_of(given: Any) -> LogFiles:
-    return LogFiles(sorted(given.folder.iterdir())[: given.parts])
+    paths = sorted(given.folder.iterdir())[given.skip :]
+    return LogFiles(paths[: given.parts])
 
 
 def bare_read(files: LogFiles) -> float:
@@ -149,7 +151,11 @@ def counting(given: Any) -> None:
             lambda lengths=lengths: count_chunks(files.chunks(), **lengths),
         )
         print(f"  {counts}", flush=True)
-    parts = merged_counts(count_chunks(iterate_log(path), **LENGTHS) for path in files.paths)
+    tables = [count_chunks(iterate_log(path), **LENGTHS) for path in files.paths]
+    begin = time.process_time()
+    parts = merged_counts(tables)
+    took = time.process_time() - begin
+    print(f"merging {len(tables)} parts: {1e3 * took / len(tables):.1f} ms of CPU each")
     same = all(
         np.array_equal(a.codes, b.codes) and np.array_equal(a.totals, b.totals)
         for a, b in zip(parts.tables, counts.tables, strict=True)
@@ -311,7 +317,9 @@ def dask(given: Any) -> None:
         subprocess.Popen([*program, "--nthreads", "1", "--no-dashboard"], stderr=subprocess.DEVNULL)
     )
     try:
-        compare(f"by address, {address}", engine_of("dask", scheduler=address))
+        engine = engine_of("dask", scheduler=address)
+        compare(f"by address, {address}", engine)
+        engine.close()
     finally:
         for process in reversed(others):
             process.terminate()

@@ -20,6 +20,8 @@ from unlatch.errors import EngineError, UsageError
 from unlatch.streams import source
 from unlatch.streams.source import LogFiles
 from unlatch.streams.streamed import StreamedLog
+from unlatch.study.jobs.runner import collect_rows, run_units
+from unlatch.study.jobs.units import Finding, Study, Unit
 
 pytestmark = [
     pytest.mark.slow,
@@ -85,6 +87,17 @@ def test_the_same_counts_while_workers_are_killed(engine, path):
     for _ in range(3):
         assert_same(StreamedLog(LogFiles(path), engine).count(3, 2), expected)
     thread.join(30)
+
+
+def square(parameters, seed):
+    return Finding([{"number": parameters["number"] ** 2, "drawn": int(seed.generate_state(1)[0])}])
+
+
+def test_units_of_a_study_are_run_by_a_cluster(engine, tmp_path):
+    study = Study("squares", [Unit(f"square-{i}", square, {"number": i}) for i in range(3)])
+    assert run_units(study, tmp_path / "there", engine=engine).run_here == 3
+    run_units(study, tmp_path / "here")
+    assert collect_rows(study, tmp_path / "there") == collect_rows(study, tmp_path / "here")
 
 
 def test_a_poison_block_is_named(engine):

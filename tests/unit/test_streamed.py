@@ -23,6 +23,7 @@ from unlatch import (
 from unlatch.engines.engine import ThisProcess, WorkerDied, engine_of, result_alone
 from unlatch.engines.processes import Processes
 from unlatch.errors import DataError, EngineError, UsageError
+from unlatch.files.logs.portions import some_rows
 from unlatch.learn.likelihood.forward_backward import expected_counts
 from unlatch.learn.likelihood.parameters import encoded_log, parameters_of
 from unlatch.streams import source
@@ -115,6 +116,17 @@ def test_episodes_are_kept_apart_wherever_blocks_are_cut(tmp_path):
         for a, b in zip(found.tables, expected.tables, strict=True):
             assert a.totals.sum() == b.totals.sum()
             assert sorted(a.totals.tolist()) == sorted(b.totals.tolist())
+
+
+def test_spans_of_blocks_are_counted_as_blocks_are(tmp_path, folder, monkeypatch):
+    write_log(tmp_path / "log.parquet", EPISODES)
+    monkeypatch.setattr(source, "_SPANS", 2)
+    for files in (LogFiles(folder), LogFiles(folder, continued=True), LogFiles(tmp_path / "log.parquet")):
+        here, there = (StreamedLog(files, engine) for engine in (ThisProcess(), InPieces()))
+        same_tables(here.count(3, 2), there.count(3, 2))
+    spans = source.spans_of(there._blocks)
+    assert [len(span.blocks) for span in spans] == [3, 3]
+    assert spans[1].name == f"{tmp_path / 'log.parquet'}, rows 18000 to 34999"
 
 
 def test_a_log_of_one_block_is_learned_as_if_it_were_in_memory(tmp_path, monkeypatch):
@@ -251,6 +263,21 @@ def test_arrays_are_read_in_parts_as_they_are_in_one(tmp_path, table):
     assert here.whole.episodes == there.whole.episodes == 500
     assert len(there.whole.seams) == 6
     same_tables(here.count(2, 2), there.count(2, 2))
+
+
+@pytest.mark.parametrize(("first", "rows"), [(0, 1), (650, 1_500), (699, 2), (1_400, 700), (0, 3_000)])
+def test_some_rows_of_a_file_wherever_its_groups_are_cut(tmp_path, first, rows):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    import pyarrow as pa
+
+    table = pa.table(
+        {"did": [str(i) for i in range(3_000)], "observation": range(3_000), "else": [0.5] * 3_000}
+    )
+    parquet.write_table(table, tmp_path / "log.parquet", row_group_size=700)
+    found = some_rows(str(tmp_path / "log.parquet"), first, rows, {"action": "did"})
+    assert found.column_names == ["did", "observation"]
+    assert found["did"].to_pylist() == [str(i) for i in range(first, first + rows)]
+    assert found["observation"].to_pylist() == list(range(first, first + rows))
 
 
 def test_arrays_that_cannot_be_read_in_parts_are_told(tmp_path):

@@ -24,13 +24,18 @@ __all__ = [
     "FileBlock",
     "HeldBlock",
     "LogFiles",
+    "Span",
     "file_blocks",
     "known_beginnings",
     "read_ahead",
+    "spans_of",
 ]
 
 BLOCK = 1 << 20
 """Steps of a block: a few megabytes, and as many as most writers of Parquet put into a row group."""
+
+_SPANS, _BLOCKS_OF_A_SPAN = 16, 16
+"""Spans that a log is cut into at least, and blocks of one of them at most: half a second of counting."""
 
 _LEAST = 1 << 12
 """Steps of a last block that is a block of its own; fewer go with the one before."""
@@ -120,6 +125,36 @@ class FileBlock:
 
 
 @dataclass(frozen=True, eq=False)
+class Span:
+    """Blocks that follow each other, for work whose result is not larger for several of them."""
+
+    blocks: tuple[FileBlock, ...]
+
+    @property
+    def name(self) -> str:
+        """The files and rows, as messages call them."""
+        return replace(self.blocks[0], parts=self._parts()).name
+
+    def _parts(self) -> tuple[tuple[str, int, int], ...]:
+        found: list[tuple[str, int, int]] = []
+        for path, first, rows in (part for block in self.blocks for part in block.parts):
+            if found and found[-1][0] == path:
+                found[-1] = (path, found[-1][1], found[-1][2] + rows)
+            else:
+                found.append((path, first, rows))
+        return tuple(found)
+
+    @property
+    def identity(self) -> Any:
+        """Of its blocks."""
+        return tuple(block.identity for block in self.blocks)
+
+    def read(self) -> Iterator[LogChunk]:
+        """The steps of one block after the other."""
+        return (block.read() for block in self.blocks)
+
+
+@dataclass(frozen=True, eq=False)
 class HeldBlock:
     """A block that has been read."""
 
@@ -204,6 +239,12 @@ def file_blocks(files: LogFiles) -> list[FileBlock]:
                 parts.append((path, first - begin, last - first))
         found.append(FileBlock(start, tuple(parts), dict(files.options)))
     return found
+
+
+def spans_of(blocks: Sequence[FileBlock]) -> list[Span]:
+    """All blocks, some at a time: so few spans that what is merged is little, so many that all workers have some."""
+    size = min(max(len(blocks) // _SPANS, 1), _BLOCKS_OF_A_SPAN)
+    return [Span(tuple(blocks[start : start + size])) for start in range(0, len(blocks), size)]
 
 
 def read_ahead(chunks: Iterator[Any]) -> Iterator[Any]:
