@@ -1,4 +1,4 @@
-"""The kernel that follows the rows of tables equals its Python source and a slow readable twin, however rows are cut."""
+"""The kernel that follows rows of tables equals its Python source and a slow readable twin, however rows are cut."""
 
 from __future__ import annotations
 
