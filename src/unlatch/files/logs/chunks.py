@@ -12,7 +12,6 @@ from unlatch.core.alphabet import sorted_names
 from unlatch.core.chunks import LogChunk, column, concatenated
 from unlatch.core.diagnostics import Diagnostics
 from unlatch.core.trajectory import Trajectory
-from unlatch.files.logs.alphabets import CODE
 
 __all__ = ["joined", "resized"]
 
@@ -71,15 +70,15 @@ def _kept(array: Array | None) -> Any:
 
 
 def _sorted_codes(parts: Sequence[Array], names: Sequence[str]) -> tuple[tuple[str, ...], Array]:
-    """The names in sorted order, and all codes as codes of that order, in as few bytes as they need."""
+    """The names in sorted order, and all codes as codes of that order."""
     from unlatch.kernels.text import look_up
 
     ordered = sorted_names(names)
     rank = {name: i for i, name in enumerate(ordered)}
-    table = np.array([rank[name] for name in names], dtype=CODE)
-    result = np.empty(sum(map(len, parts)), dtype=CODE)
+    table = np.array([rank[name] for name in names], dtype=np.int64)
+    result = np.empty(sum(map(len, parts)), dtype=np.int64)
     done = 0
     for part in parts:
         look_up(table, part, result[done : done + len(part)])
         done += len(part)
-    return tuple(ordered), result
+    return tuple(ordered), _kept(result)

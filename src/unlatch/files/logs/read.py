@@ -12,7 +12,7 @@ from typing import Any, TypedDict, Unpack, get_args
 
 import numpy as np
 
-from unlatch.core.chunks import LogChunk
+from unlatch.core.chunks import LogChunk, concatenated
 from unlatch.core.diagnostics import Diagnostics
 from unlatch.core.trajectory import Trajectory
 from unlatch.errors import UsageError
@@ -26,6 +26,8 @@ from unlatch.files.logs.text import checked_encoding
 __all__ = ["ReadOptions", "checked_options", "iterate_log", "read_log"]
 
 STEPS_PER_CHUNK = 1 << 20
+_STEPS_KEPT = 1 << 22
+"""Steps that are kept in one array while a log is read: small arrays would each take new memory from the system."""
 
 
 class ReadOptions(TypedDict, total=False):
@@ -145,11 +147,15 @@ def read_log(
     )
     chunks = _read(source, form, missing, order, autoreset, sort, continued, strict)
     found: list[LogChunk] = []
+    waiting: list[LogChunk] = []
     while True:
         try:
-            found.append(next(chunks))
+            waiting.append(next(chunks))
         except StopIteration as end:
-            return joined(found, end.value)
+            return joined([*found, *waiting], end.value)
+        if sum(map(len, waiting)) >= _STEPS_KEPT:
+            found.append(concatenated(waiting))
+            waiting = []
 
 
 def iterate_log(
