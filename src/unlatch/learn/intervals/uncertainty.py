@@ -187,7 +187,8 @@ class Uncertainty:
 
         Where other models predict the same (``equals``), it reaches to what the function has for these. What is
         computed from predictions alone has one value for all of them; what is computed from numbers that no log
-        determines may have values beyond those that were found.
+        determines may have values beyond those that were found. Numbers at the edge stay where they are: how far a zero
+        may rise is told by `intervals`.
 
         Parameters
         ----------
