@@ -39,7 +39,8 @@ _UNUSED = 1e-3
 _MERGES_TRIED = 6
 """Pairs that are merged one by one, each with a climb of its own."""
 
-_MADE_UP, _MADE_UP_IN_ALL = 10.0, 100.0
+_MADE_UP = 10.0
+_MADE_UP_IN_ALL = 100.0
 """Nats that a climb may make up for after a merge, for every free parameter of the model and in all: with less hope a
 merge is not tried. Three for a parameter were seen, in a noisy room; in others and in corridors what should not gain
 did not."""
