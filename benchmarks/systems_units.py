@@ -13,7 +13,7 @@ import numpy as np
 import unlatch
 from unlatch import POMDP, ExactPlanner, Trajectory, domains
 from unlatch.compare.bounds import ending_errors
-from unlatch.compare.errors import aligned_rows
+from unlatch.compare.match_states import aligned_rows
 from unlatch.errors import ResourceLimitError, UnlatchError
 from unlatch.study.efficiency import oracle_gaps
 from unlatch.study.held_out import chances_of_what_was_seen, one_state_chances
