@@ -1,11 +1,13 @@
-"""The solver beside its rival and beside what is known: bounds, values, success, speed.
+"""The solver beside its rival and beside what is known: bounds, values, success, speed; and the agent.
 
-``python benchmarks/solving.py FOLDER [--sarsop PATH] [--only files,exports,paper,lake,maze,search,exploration,agent]``
+``python benchmarks/solving.py FOLDER [--sarsop PATH] [--only PARTS]``
 
+PARTS are files, exports, paper, lake, maze, search, exploration, tours, agent; all but the last three by default.
 FOLDER holds classic ``.POMDP`` files (tiger.95, cheese.95, 4x3.95, shuttle.95, network.95, query.s3, hallway); those
 that are missing are left out. ``--sarsop`` is the program ``pomdpsol`` of the C++ SARSOP, which then runs beside, in
 turns, on the same files for as many ``--seconds``; ``exports`` has it solve what we write, in both formats. ``agent``
-takes hours, and is run only if it is asked for (``--systems``, ``--runs``). Prints a table for every part.
+takes hours (``--systems``, ``--arms``, ``--runs``; ``--kept FILE`` goes on from what was run). Prints a table for every
+part.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ from unlatch import (
 )
 from unlatch.planning.episodes import _Stage
 from unlatch.planning.problem import PlanningProblem, planning_problem
+from unlatch.planning.tour import Tour
 
 FILES = ("tiger.95", "cheese.95", "4x3.95", "shuttle.95", "network.95", "query.s3", "hallway")
 GAP = 1e-3
@@ -49,6 +52,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--sarsop", type=Path)
     parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--problems", default=",".join((*FILES, "tag")))
     parser.add_argument("--episodes", type=int, default=EPISODES)
     parser.add_argument("--only", default="files,exports,paper,lake,maze,search")
     parser.add_argument("--beliefs", type=int, default=100, help="at which a search is judged")
@@ -59,13 +63,16 @@ def main() -> None:
     chosen = parser.parse_args()
     solve(Problem(domains.tiger(), discount=0.5))  # compile
     parts = {
-        "files": lambda: files(chosen.folder, chosen.sarsop, chosen.seconds, chosen.episodes),
+        "files": lambda: files(
+            chosen.folder, chosen.problems.split(","), chosen.sarsop, chosen.seconds, chosen.episodes
+        ),
         "exports": lambda: exports(chosen.folder, chosen.sarsop, chosen.seconds),
         "paper": paper,
         "lake": lake,
         "maze": maze,
         "search": lambda: search(chosen.folder, chosen.beliefs),
         "exploration": lambda: exploration(chosen.folder, chosen.beliefs),
+        "tours": tours,
         "agent": lambda: agent(chosen.systems.split(","), chosen.runs, chosen.arms.split(","), chosen.kept),
     }
     for name in chosen.only.split(","):
@@ -75,17 +82,18 @@ def main() -> None:
 # --- bounds -------------------------------------------------------------------------------------------------------
 
 
-def files(folder: Path, sarsop: Path | None, seconds: float, episodes: int) -> None:
+def files(folder: Path, names: list[str], sarsop: Path | None, seconds: float, episodes: int) -> None:
     print(
         "| problem | states | ours | gap | seconds | SARSOP | gap | seconds | plan gathers | policy gathers | held |"
     )
     print("|---" * 11 + "|")
     problems = {
         name: unlatch.load_problem(folder / f"{name}.POMDP")
-        for name in FILES
+        for name in names
         if (folder / f"{name}.POMDP").exists()
     }
-    problems["tag"] = Problem(domains.tag(), discount=0.95)
+    if "tag" in names:
+        problems["tag"] = Problem(domains.tag(), discount=0.95)
     for name, problem in problems.items():
         solver, taken = solved(problem, seconds)
         policy, rng = solver.policy(), np.random.default_rng(0)
@@ -109,11 +117,11 @@ def solved(problem: Problem, seconds: float) -> tuple[PointBasedSolver, str]:
     taken = []
     while not taken or (taken[0] < 0.5 and len(taken) < 20):
         solver = PointBasedSolver(problem)
-        begun = time.perf_counter()
+        begun, of_processor = time.perf_counter(), time.process_time()
         solver.run(gap=GAP, time_limit=seconds)
         taken.append(time.perf_counter() - begun)
     if len(taken) == 1:
-        return solver, f"{taken[0]:.2f}"
+        return solver, f"{taken[0]:.2f}, {time.process_time() - of_processor:.2f} of the processor"
     return solver, f"{np.median(taken):.3f}, at most {max(taken):.3f}"
 
 
@@ -454,6 +462,52 @@ class Losses:
 
 
 # --- the agent ------------------------------------------------------------------------------------------------------
+
+
+def tours(steps: int = 20_000) -> None:
+    """How often a walker comes from the map of the T-Maze to the prize and tries it, by places alone: what shows that
+    the two belong together. Episodes of 100 steps, one action of ten uniform (tours, lowest counts)."""
+    places = without_rows(domains.tmaze(6))
+    print("\n| T-Maze, 14 states | steps for each way from the map to the prize |\n|---|---|")
+    for name, blind in (("uniform", 1.0), ("to the lowest counts", 0.1), ("tour", 0.1)):
+        print(f"| {name} | {steps / ways_to_the_prize(places, name, blind, steps):.0f} |", flush=True)
+
+
+def without_rows(maze: POMDP) -> POMDP:
+    """What a learner holds the maze to be before it knows of its two rows."""
+    half = maze.n_states // 2
+    rows = maze.transitions.reshape(4, 2, half, 2, half).sum(axis=3).mean(axis=1)
+    shows = maze.observations.reshape(4, 2, half, -1).mean(axis=1)
+    return POMDP(rows, shows, np.eye(half)[-1], action_names=maze.action_names)
+
+
+def ways_to_the_prize(model: POMDP, walker: str, blind: float, steps: int) -> int:
+    rng = np.random.default_rng(0)
+    uses = np.zeros((model.n_actions, model.n_states))
+    tour = Tour(model, np.ones_like(uses), uses)
+    distance = np.abs(np.subtract.outer(np.arange(model.n_states), np.arange(model.n_states)))
+    last, left, right = model.n_states - 1, *(model.action_names.index(name) for name in ("left", "right"))
+    place, from_map, ways = last, False, 0
+    for step in range(steps):
+        if step % CUT == 0:
+            place, from_map = last, False
+        belief = np.eye(model.n_states)[place]
+        tour.visit(belief)
+        if walker == "tour":
+            action = tour.action(belief)
+        else:
+            action, wanted = np.unravel_index((0.95 ** distance[place] / (uses + 1)).argmax(), uses.shape)
+            if wanted != place:
+                action = left if wanted < place else right
+        if rng.random() < blind:
+            action = int(rng.integers(model.n_actions))
+        tour.took(belief, int(action))
+        uses[action, place] += 1
+        from_map |= place == 0
+        if place == last and action not in (left, right):
+            ways, from_map = ways + from_map, False
+        place = int(rng.choice(model.n_states, p=model.transitions[action, place]))
+    return ways
 
 
 class Trial(NamedTuple):
