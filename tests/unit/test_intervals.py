@@ -276,15 +276,25 @@ def test_the_only_outcome_that_there_is_needs_no_log() -> None:
 def test_what_no_log_determines_has_a_set_and_no_standard_error() -> None:
     truth = domains.unidentifiable_pair()[0]
     log = simulate(truth, 5_000, rng=0)
-    sets, examined = open_sets(truth, identify(truth, rng=0))
-    assert not examined
+    identification = identify(truth, rng=0)
+    sets, examined = open_sets(truth, identification)
     sure = replace(uncertainty(fitted(truth, log), log), open_sets=sets, examined=examined)
     found = sure.intervals()
     bounded = found.verdicts.transitions == "bounded"
     assert bounded.any()
     assert np.isnan(found.standard_errors.transitions[bounded]).all()
     np.testing.assert_array_equal(found.transitions[bounded], np.tile([0.0, 1.0], (bounded.sum(), 1)))
-    assert "identified" not in found.verdicts.transitions  # nothing is claimed of the others
+    rows = (
+        ("transitions", identification.transition_rows),
+        ("observations", identification.observation_rows),
+    )
+    for kind, words in rows:  # those that are proved all the same, and no others
+        proved = np.broadcast_to(words[..., None] == "identified", getattr(truth, kind).shape)
+        np.testing.assert_array_equal(getattr(found.verdicts, kind) == "identified", proved)
+        bounds, true = getattr(found, kind)[proved], getattr(truth, kind)[proved]
+        assert ((bounds[:, 0] <= true) & (true <= bounds[:, 1])).all()
+        assert np.median(bounds[:, 1] - bounds[:, 0]) < 0.02
+        assert (bounds[:, 1] - bounds[:, 0]).max() < 1
 
 
 def test_a_bootstrap_is_the_same_whoever_fits() -> None:
