@@ -37,7 +37,7 @@ from unlatch import (
     run_episodes,
     solve,
 )
-from unlatch.planning.episodes import _Stage
+from unlatch.planning.episodes import Stage
 from unlatch.planning.problem import PlanningProblem, planning_problem
 from unlatch.planning.tour import Tour
 
@@ -237,7 +237,7 @@ def return_elsewhere(
     """The same in another system than the policy's model. Beliefs go on as those of `Policy.observe` do, also after
     what the policy's model holds impossible."""
     own = planning_problem(policy.model, policy.reward, untried="allow")
-    stage = _Stage.build(truth, policy, None, "allow")
+    stage = Stage.build(truth, policy, None, "allow")
     codes = [own.event_codes(*told) for told in stage.told]
     following = stage.following / np.maximum(stage.following[..., -1:], 1e-300)
     paid = stage.scale * (

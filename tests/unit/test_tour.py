@@ -90,7 +90,7 @@ def test_a_model_that_is_wrong_does_not_hold_it_up():
     for _ in range(200):
         tour.visit(belief)
         tour.took(belief, tour.action(belief))
-        wanted.append(tour._target)
+        wanted.append(tour.target)
     assert {1, 2, 3} <= set(wanted)
 
 

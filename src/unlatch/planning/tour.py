@@ -43,6 +43,11 @@ class Tour:
     uses : array, shape (actions, states)
         How often it was taken so far: with every further use it tells less.
 
+    Attributes
+    ----------
+    target : int or None
+        The state that it is on its way to.
+
     Examples
     --------
     >>> import numpy as np
@@ -64,7 +69,7 @@ class Tour:
         self._visited = np.full(model.n_states, -np.inf)
         self._ways: dict[int, Floats] = {}
         self._now = 0
-        self._target: int | None = None
+        self.target: int | None = None
         self._until = 0.0
 
     def visit(self, belief: Floats) -> None:
@@ -78,17 +83,17 @@ class Tour:
 
     def action(self, belief: Floats) -> int:
         """The index of the action to take."""
-        if self._target == int(np.argmax(belief)):
-            self._target = None
+        if self.target == int(np.argmax(belief)):
+            self.target = None
             return int(np.argmax(self._told() @ belief))
-        if self._target is not None and self._now > self._until:
-            self._visited[self._target] = self._now
-            self._target = None
-        if self._target is None:
-            self._target = self._next(belief)
-        if self._target is None:
+        if self.target is not None and self._now > self._until:
+            self._visited[self.target] = self._now
+            self.target = None
+        if self.target is None:
+            self.target = self._next(belief)
+        if self.target is None:
             return int(np.argmax(self._told() @ belief))
-        return int(np.argmax(self._way(self._target) @ belief))
+        return int(np.argmax(self._way(self.target) @ belief))
 
     def _told(self) -> Floats:
         """What every action is expected to tell in every state by now."""
