@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 import urllib.error
@@ -12,7 +14,7 @@ import urllib.request
 import numpy as np
 import pytest
 
-from unlatch import domains, simulate, write_log
+from unlatch import domains, learn_pomdp, load_counts, simulate, write_log
 from unlatch.engines.dask import DaskEngine, refuse_open_address
 from unlatch.engines.engine import engine_of
 from unlatch.engines.remembered import Remembered
@@ -87,6 +89,40 @@ def test_the_same_counts_while_workers_are_killed(engine, path):
     for _ in range(3):
         assert_same(StreamedLog(LogFiles(path), engine).count(3, 2), expected)
     thread.join(30)
+
+
+BY_ADDRESS = """
+import sys
+from unlatch import save_counts
+from unlatch.engines.engine import engine_of
+from unlatch.streams import source
+from unlatch.streams.source import LogFiles
+from unlatch.streams.streamed import StreamedLog
+
+source.BLOCK = 6_000
+engine = engine_of("dask", scheduler=sys.argv[2])
+save_counts(sys.argv[3], StreamedLog(LogFiles(sys.argv[1]), engine).count(3, 2))
+engine.close()
+"""
+
+
+def test_a_cluster_is_reached_by_its_address_from_another_process(engine, path, tmp_path):
+    given = [str(path), engine.cluster.scheduler_address, str(tmp_path / "counts.npz")]
+    subprocess.run([sys.executable, "-c", BY_ADDRESS, *given], check=True, timeout=120)
+    expected = StreamedLog(LogFiles(path), engine_of(None)).count(3, 2)
+    assert_same(load_counts(tmp_path / "counts.npz"), expected)
+
+
+@pytest.mark.parametrize("workers", [2, 4])
+def test_the_same_model_bit_for_bit(engine, path, workers):
+    engine.cluster.scale(workers)
+    engine.client.wait_for_workers(workers, timeout=60)
+    options = {"refine": None, "emission": "departure", "rng": 0}
+    here, there = (learn_pomdp(path, engine=who, **options) for who in (None, engine))
+    assert here.log_likelihood == there.log_likelihood
+    for name in ("initial", "transitions", "observations"):
+        assert np.array_equal(getattr(here.pomdp, name), getattr(there.pomdp, name))
+    engine.cluster.scale(2)
 
 
 def square(parameters, seed):

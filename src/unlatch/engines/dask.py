@@ -30,6 +30,9 @@ _IN_FLIGHT = 3
 _PATIENCE = 0.5
 """Seconds between two looks at a result."""
 
+_BEGUN = "unlatch.streams.begun"
+"""The module that workers of ours load before they are there: a worker that dies young should not die of its start."""
+
 _FREELY = 2
 """Times that a block is given to workers among others before it is tried by itself."""
 
@@ -109,6 +112,7 @@ class DaskEngine:
                     host="127.0.0.1",
                     dashboard_address="127.0.0.1:0",
                     scheduler_kwargs={"dashboard": False},
+                    preload=[_BEGUN],
                 )
                 client = distributed.Client(cluster, set_as_default=False)
         except (OSError, RuntimeError, TimeoutError) as error:

@@ -156,7 +156,10 @@ class StreamedLog:
         if self.engine.remote:
             yield from self._by_others(task, self._blocks, given, stage)
             return
-        for number, chunk in enumerate(read_ahead(self.files.chunks())):
+        chunks = self.files.chunks()
+        if task is not _scored:  # scores take long and much memory: the next block can wait
+            chunks = read_ahead(chunks)
+        for number, chunk in enumerate(chunks):
             checkpoint()
             yield task(HeldBlock(chunk), *given(number))
 
