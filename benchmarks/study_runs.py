@@ -6,13 +6,15 @@ import argparse
 import hashlib
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
+from unlatch.engines.engine import engine_of
 from unlatch.study.jobs.runner import collect_rows, collect_seconds, run_units, write_table
 from unlatch.study.jobs.units import Study, Unit
 
@@ -25,6 +27,8 @@ TIMES = {"seconds": "learn", "cpu": "learn_cpu"}
 def add_options(parser: argparse.ArgumentParser, *, out: str) -> None:
     parser.add_argument("--out", type=Path, default=Path(out))
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--engine", choices=["process", "processes", "dask"], default="process")
+    parser.add_argument("--scheduler", help="with --engine dask: the address of a running cluster")
     parser.add_argument("--at-most", type=int, help="logs of a kind")
     parser.add_argument("--report", action="store_true", help="print what is finished, run nothing")
     parser.add_argument("--force", action="store_true", help="go on in a folder made by other code")
@@ -45,10 +49,11 @@ def finished_rows(
     """
     shown = chosen if shown is None else shown
     if not arguments.report:
-        run_units(
-            study, folder, workers=arguments.workers, chosen=chosen, force=arguments.force,
-            time_limit_per_unit=most_seconds, on_progress=_progress(study.name),
-        )  # fmt: skip
+        with _engine(arguments) as engine:
+            run_units(
+                study, folder, workers=arguments.workers, engine=engine, chosen=chosen, force=arguments.force,
+                time_limit_per_unit=most_seconds, on_progress=_progress(study.name),
+            )  # fmt: skip
     seconds = collect_seconds(study, folder, shown)
     rows = collect_rows(study, folder, shown)
     if rows:
@@ -57,6 +62,21 @@ def finished_rows(
         {**row, **{column: seconds.get(row["unit"], {}).get(stage) for column, stage in TIMES.items()}}
         for row in rows
     ]
+
+
+@contextmanager
+def _engine(arguments: argparse.Namespace) -> Iterator[Any]:
+    """Who runs units, if somebody else does: workers of a cluster must find the modules of the benchmarks."""
+    if arguments.engine == "process" and arguments.scheduler is None:
+        yield None
+        return
+    who = arguments.workers if arguments.engine == "processes" else arguments.engine
+    engine = engine_of(who, scheduler=arguments.scheduler)
+    try:
+        yield engine
+    finally:
+        if hasattr(engine, "close"):
+            engine.close()
 
 
 def _progress(name: str) -> Callable[[float, float], None]:

@@ -169,11 +169,14 @@ class EngineError(StorageError):
     ----------
     block : str or None
         The file and the rows that could not be done.
+    poison : bool
+        Whether that block is the cause, so that others could still be done.
     """
 
-    def __init__(self, *args: object, block: str | None = None) -> None:
+    def __init__(self, *args: object, block: str | None = None, poison: bool = False) -> None:
         super().__init__(*args)
         self.block = block
+        self.poison = poison
 
 
 class ResourceLimitError(UnlatchError):

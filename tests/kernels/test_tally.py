@@ -87,6 +87,35 @@ def test_a_full_table_is_gone_on_with(version, rng, length, digits):
     assert counts.sum() == len(rows)
 
 
+def test_tally_halves_goes_on_where_it_had_no_room(version, rng):
+    symbols = rng.integers(0, 6, 40).astype(np.int32)
+    begins, sizes, _ = PIECES
+    firsts, seconds = np.full(512, -1, dtype=np.int32), np.full(64, -1, dtype=np.int32)
+    used, counts, state = (
+        np.zeros(2, dtype=np.int64),
+        np.zeros((1, 1), dtype=np.int32),
+        np.zeros(2, dtype=np.int64),
+    )
+    times = 0
+    while not version(tally.tally_halves)(
+        symbols, begins, sizes, 5, 2, 3, state, firsts, seconds, used, counts
+    ):
+        times += 1
+        more = np.zeros((counts.shape[0] + 3, counts.shape[1] + 2), dtype=np.int32)
+        more[: counts.shape[0], : counts.shape[1]] = counts
+        counts = more
+    assert times > 1
+    expected: dict = {}
+    for window, _ in windows(symbols, 5):
+        key = naive.big_number(window, 8)
+        expected[key] = expected.get(key, 0) + 1
+    rows = {int(row): key for key, row in enumerate(firsts) if row >= 0}
+    columns = {int(column): key for key, column in enumerate(seconds) if column >= 0}
+    found = {(rows[i] << 6) | columns[j]: int(counts[i, j]) for i, j in zip(*np.nonzero(counts), strict=True)}
+    assert found == expected
+    assert used.tolist() == [len(rows), len(columns)]
+
+
 def test_tally_few(version, rng):
     symbols = rng.integers(0, 4, 40).astype(np.int32)
     counts = np.zeros((64, 8), dtype=np.int64)

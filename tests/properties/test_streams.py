@@ -123,7 +123,7 @@ def test_parts_that_are_counted_apart_join_to_the_whole(cut, history):
     for start, stop in pairwise(bounds):
         piece = list(chunked(log.head(stop), [start]))[-1]
         goes_on.append(start not in log.episode_starts)
-        parts.append(count_part(piece, history, 1))
+        parts.append(count_part([piece], history, 1))
     found = joined_parts(parts, lambda number: goes_on[number])
     whole = count_sequences(log, history_length=history, test_length=1)
     assert (found.steps, found.episodes, found.longest_episode) == (

@@ -6,6 +6,8 @@ import os
 import signal
 import threading
 import time
+import urllib.error
+import urllib.request
 
 import numpy as np
 import pytest
@@ -13,10 +15,13 @@ import pytest
 from unlatch import domains, simulate, write_log
 from unlatch.engines.dask import DaskEngine, refuse_open_address
 from unlatch.engines.engine import engine_of
+from unlatch.engines.remembered import Remembered
 from unlatch.errors import EngineError, UsageError
 from unlatch.streams import source
 from unlatch.streams.source import LogFiles
 from unlatch.streams.streamed import StreamedLog
+from unlatch.study.jobs.runner import collect_rows, run_units
+from unlatch.study.jobs.units import Finding, Study, Unit
 
 pytestmark = [
     pytest.mark.slow,
@@ -84,6 +89,17 @@ def test_the_same_counts_while_workers_are_killed(engine, path):
     thread.join(30)
 
 
+def square(parameters, seed):
+    return Finding([{"number": parameters["number"] ** 2, "drawn": int(seed.generate_state(1)[0])}])
+
+
+def test_units_of_a_study_are_run_by_a_cluster(engine, tmp_path):
+    study = Study("squares", [Unit(f"square-{i}", square, {"number": i}) for i in range(3)])
+    assert run_units(study, tmp_path / "there", engine=engine).run_here == 3
+    run_units(study, tmp_path / "here")
+    assert collect_rows(study, tmp_path / "there") == collect_rows(study, tmp_path / "here")
+
+
 def test_a_poison_block_is_named(engine):
     blocks = [_Named("fine"), _Named("poison")]
     results = engine.each(deadly, blocks, [(0,), (1,)])
@@ -93,13 +109,53 @@ def test_a_poison_block_is_named(engine):
     assert caught.value.block == "poison"
 
 
-def test_a_lost_scheduler_is_told():
-    engine = DaskEngine.here(1, silence=3.0)
-    results = engine.each(slow, [_Named(f"b{i}") for i in range(50)], [(i,) for i in range(50)])
-    assert next(results) == 0
-    engine.cluster.close(timeout=10)
-    with pytest.raises(EngineError, match="gone"):
-        list(results)
+def unlucky(block, tries):
+    """Dies the first few times."""
+    with open(block.name, "a+") as deaths:
+        deaths.write("x")
+        deaths.flush()
+        if deaths.tell() <= tries:
+            os.kill(os.getpid(), signal.SIGKILL)
+    return "done"
+
+
+def test_a_block_that_was_only_unlucky_is_done(engine, tmp_path):
+    blocks = [_Named(str(tmp_path / name)) for name in ("fine", "unlucky")]
+    assert list(engine.each(unlucky, blocks, [(0,), (4,)])) == ["done", "done"]
+    assert (tmp_path / "unlucky").read_text() == "xxxxx"
+
+
+def test_after_a_lost_scheduler_the_run_goes_on_where_it_was(path, tmp_path):
+    expected = StreamedLog(LogFiles(path), engine_of(None)).count(3, 2)
+    lost = DaskEngine.here(1, silence=2.0)
+    stream = StreamedLog(LogFiles(path), Remembered(lost, tmp_path / "kept"))
+    stream.whole  # noqa: B018
+    done = len(list((tmp_path / "kept").iterdir()))
+    lost.cluster.close(timeout=10)
+    with pytest.raises(EngineError, match=r"gone.*checkpoint"):
+        stream.count(3, 2)
+    assert done == len(list((tmp_path / "kept").iterdir())) == 10
+    there = DaskEngine.here(1)
+    try:
+        assert_same(StreamedLog(LogFiles(path), Remembered(there, tmp_path / "kept")).count(3, 2), expected)
+    finally:
+        there.close()
+
+
+def test_a_cluster_of_ours_is_for_this_machine_and_shows_no_pages(engine):
+    psutil = pytest.importorskip("psutil")
+    mine = psutil.Process()
+    listening = [
+        connection.laddr
+        for process in (mine, *mine.children(recursive=True))
+        for connection in process.net_connections(kind="inet")
+        if connection.status == psutil.CONN_LISTEN
+    ]
+    assert len(listening) >= 3
+    assert {address.ip for address in listening} == {"127.0.0.1"}
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        urllib.request.urlopen(engine.cluster.dashboard_link, timeout=5)
+    assert "stealing" not in engine.cluster.scheduler.extensions
 
 
 @pytest.mark.parametrize("address", ["tcp://10.0.0.5:8786", "10.0.0.5:8786", "tcp://example.org:8786"])

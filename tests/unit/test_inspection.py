@@ -128,7 +128,8 @@ def test_columns_by_name_and_several_of_one_observation(
     out = capfd.readouterr().out
     assert "1|red" in out
     assert "2 observations:" in out
-    assert f"next: unlatch learn {path} -o model.json" in out
+    given = f"{path} --action do --observation x --observation y"
+    assert f"next: unlatch learn {given} -o model.json" in " ".join(out.split())
 
 
 def test_whatever_read_log_reads_is_inspected(tmp_path: Path) -> None:

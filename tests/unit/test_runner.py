@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from unlatch.core.progress import listening
+from unlatch.engines.engine import ThisProcess
 from unlatch.errors import RepairWarning, ResourceLimitError, StorageError, UsageError
 from unlatch.files import atomic
 from unlatch.study.jobs import workers as workers_module
@@ -77,6 +78,29 @@ def test_rows_and_times_come_in_the_order_of_the_study(tmp_path: Path) -> None:
     assert seconds["total"] > 0
     write_table(tmp_path / "rows.csv", [*rows[:1], {"unit": "x", "more": None}])
     assert (tmp_path / "rows.csv").read_text() == "unit,number,square,more\nsquare-0,0,0,\nx,,,nan\n"
+
+
+def mortal(parameters: Mapping[str, Any], seed: np.random.SeedSequence) -> Finding:
+    if parameters["number"] == 1:
+        os._exit(3)
+    if parameters["number"] == 2:
+        threading.Event().wait()
+    return Finding([{"number": parameters["number"], "drawn": int(seed.generate_state(1)[0])}])
+
+
+def test_an_engine_runs_units_as_processes_of_this_machine_do(tmp_path: Path) -> None:
+    units = [Unit(f"unit-{i}", mortal, {"number": i}) for i in range(4)]
+    study = Study("mortals", units, root_seed=5)
+    here = run_units(study, tmp_path / "here", workers=2, time_limit_per_unit=6.0)
+    there = run_units(study, tmp_path / "there", engine=ThisProcess(), time_limit_per_unit=6.0)
+    assert (there.finished, there.failed, there.run_here) == (here.finished, here.failed, 4) == (2, 2, 4)
+    one, other = (
+        {path.name: path.read_bytes() for path in (tmp_path / name / "units").rglob("*.json")}
+        for name in ("here", "there")
+    )
+    assert one == other
+    assert collect_seconds(study, tmp_path / "there")["unit-1"]["attempts"] == 2
+    assert run_units(study, tmp_path / "there", engine=ThisProcess(), time_limit_per_unit=6.0).run_here == 0
 
 
 def test_only_chosen_units_are_run_and_the_folder_stays_the_same_study(tmp_path: Path) -> None:

@@ -20,9 +20,10 @@ from unlatch import (
     uncertainty,
     write_log,
 )
-from unlatch.engines.engine import ThisProcess, engine_of
+from unlatch.engines.engine import ThisProcess, WorkerDied, engine_of, result_alone
 from unlatch.engines.processes import Processes
 from unlatch.errors import DataError, EngineError, UsageError
+from unlatch.files.logs.portions import some_rows
 from unlatch.learn.likelihood.forward_backward import expected_counts
 from unlatch.learn.likelihood.parameters import encoded_log, parameters_of
 from unlatch.streams import source
@@ -117,6 +118,17 @@ def test_episodes_are_kept_apart_wherever_blocks_are_cut(tmp_path):
             assert sorted(a.totals.tolist()) == sorted(b.totals.tolist())
 
 
+def test_spans_of_blocks_are_counted_as_blocks_are(tmp_path, folder, monkeypatch):
+    write_log(tmp_path / "log.parquet", EPISODES)
+    monkeypatch.setattr(source, "_SPANS", 2)
+    for files in (LogFiles(folder), LogFiles(folder, continued=True), LogFiles(tmp_path / "log.parquet")):
+        here, there = (StreamedLog(files, engine) for engine in (ThisProcess(), InPieces()))
+        same_tables(here.count(3, 2), there.count(3, 2))
+    spans = source.spans_of(there._blocks)
+    assert [len(span.blocks) for span in spans] == [3, 3]
+    assert spans[1].name == f"{tmp_path / 'log.parquet'}, rows 18000 to 34999"
+
+
 def test_a_log_of_one_block_is_learned_as_if_it_were_in_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(source, "BLOCK", 1 << 20)
     log = simulate(domains.tiger(), 5_000, rng=0)
@@ -180,11 +192,35 @@ def test_processes_do_what_this_process_does():
     assert list(Processes(2).each(doubled, blocks, given)) == expected == [(f"b{i}" * 2, i) for i in range(7)]
 
 
+def test_who_dies_of_what():
+    """A block is the cause only if others live; where everybody dies it is only tried again, but not for ever."""
+    tried = []
+
+    def trial(deaths):
+        def run(number):
+            tried.append(number)
+            if deaths(number):
+                raise WorkerDied("gone")
+            return number
+
+        return run
+
+    with pytest.raises(EngineError, match=r"b: every worker .*\(3 of 3") as caught:
+        result_alone(trial(lambda number: number == 1), 1, 0, "b")
+    assert caught.value.poison
+    assert tried == [1, 0, 1, 0, 1, 0]
+    tried.clear()
+    assert result_alone(trial(lambda _: len(tried) < 30), 1, 0, "b") == 1
+    with pytest.raises(EngineError, match="whatever they work on") as caught:
+        result_alone(trial(lambda _: True), 1, None, "b")
+    assert not caught.value.poison
+
+
 def test_a_block_that_kills_every_process_is_named():
     blocks = [_Named(name) for name in ("good", "poison", "fine")]
     results = Processes(2).each(deadly, blocks, [(0,)] * 3)
     assert next(results) == "good"
-    with pytest.raises(EngineError, match="poison: every process that worked on it died") as caught:
+    with pytest.raises(EngineError, match="poison: every worker that worked on it died") as caught:
         next(results)
     assert caught.value.block == "poison"
 
@@ -199,6 +235,58 @@ def test_what_is_no_engine():
         engine_of(None, scheduler="tcp://127.0.0.1:8786")
     with pytest.raises(UsageError, match="in memory"):
         learn_pomdp(LOG, engine=2)
+
+
+def _as_fields(log):
+    episodes = np.repeat(np.arange(log.n_episodes), log.episode_ends - log.episode_starts)
+    table = np.empty(
+        len(log), dtype=[("action", "S8"), ("other", "f4"), ("observation", ">i2"), ("episode", "i8")]
+    )
+    table["action"] = np.array(log.action_names)[log.actions]
+    table["observation"], table["episode"] = log.observations, episodes
+    return table
+
+
+def _as_columns(log):
+    episodes = np.repeat(np.arange(log.n_episodes), log.episode_ends - log.episode_starts)
+    return np.stack([log.actions, log.observations, np.zeros(len(log)), episodes], axis=1).astype(np.int32)
+
+
+@pytest.mark.parametrize("table", [_as_fields, _as_columns, lambda log: np.asfortranarray(_as_columns(log))])
+def test_arrays_are_read_in_parts_as_they_are_in_one(tmp_path, table):
+    half = len(EPISODES) // 2
+    np.save(tmp_path / "0.npy", table(EPISODES)[:half])
+    np.save(tmp_path / "1.npy", table(EPISODES)[half:])
+    here, there = (
+        StreamedLog(LogFiles(tmp_path, continued=True), engine) for engine in (ThisProcess(), InPieces())
+    )
+    assert here.whole.episodes == there.whole.episodes == 500
+    assert len(there.whole.seams) == 6
+    same_tables(here.count(2, 2), there.count(2, 2))
+
+
+@pytest.mark.parametrize(("first", "rows"), [(0, 1), (650, 1_500), (699, 2), (1_400, 700), (0, 3_000)])
+def test_some_rows_of_a_file_wherever_its_groups_are_cut(tmp_path, first, rows):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    import pyarrow as pa
+
+    table = pa.table(
+        {"did": [str(i) for i in range(3_000)], "observation": range(3_000), "else": [0.5] * 3_000}
+    )
+    parquet.write_table(table, tmp_path / "log.parquet", row_group_size=700)
+    found = some_rows(str(tmp_path / "log.parquet"), first, rows, {"action": "did"})
+    assert found.column_names == ["did", "observation"]
+    assert found["did"].to_pylist() == [str(i) for i in range(first, first + rows)]
+    assert found["observation"].to_pylist() == list(range(first, first + rows))
+
+
+def test_arrays_that_cannot_be_read_in_parts_are_told(tmp_path):
+    np.save(tmp_path / "log.npy", np.zeros((7, 2, 2)))
+    with pytest.raises(DataError, match=r"log\.npy, rows 0 to 6.*expected named fields"):
+        StreamedLog(LogFiles(tmp_path / "log.npy"), InPieces()).count(2, 1)
+    (tmp_path / "log.npy").write_bytes((tmp_path / "log.npy").read_bytes()[:-1])
+    with pytest.raises(DataError, match=r"log\.npy.*bytes"):
+        StreamedLog(LogFiles(tmp_path / "log.npy"), InPieces()).count(2, 1)
 
 
 def test_files_that_cannot_be_read_in_parts(tmp_path):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from unlatch.cli.logs import log_options, open_input, read_input, reader_options
-from unlatch.cli.options import INPUT, OUTPUT, SEED, Number, Whole
+from unlatch.cli.options import INPUT, OUTPUT, SEED, Number, Whole, of_an_engine
 from unlatch.cli.program import Interrupted
 from unlatch.cli.progress import progress
 from unlatch.cli.signals import was_interrupted
@@ -98,26 +98,14 @@ __all__ = ["learn", "print_result"]
     multiple=True,
     help="With --continue: what the model was learned from, if it is no longer where the model file says.",
 )
-@click.option(
-    "--engine",
-    type=click.Choice(["process", "processes", "dask"]),
-    default="process",
-    show_default=True,
-    help="Who passes over logs that are longer than a block: this process, several of this machine, a cluster of Dask.",
-)
-@click.option(
-    "--scheduler", metavar="ADDRESS", help="With --engine dask: the scheduler of a running cluster."
-)
-@click.option(
-    "--insecure-scheduler",
-    is_flag=True,
-    help="Reach a scheduler on another machine without TLS. Whoever reaches it can run anything there.",
+@of_an_engine(
+    "Who passes over logs that are longer than a block: this process, several of this machine, a cluster of Dask."
 )
 @click.option(
     "--checkpoint",
     metavar="FOLDER",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Keep what was found in every block there: a run that was killed goes on where it was. Parquet only.",
+    help="Keep what was found in every block there: a run that was killed goes on where it was. Parquet and NPY.",
 )
 @log_options
 @click.pass_context

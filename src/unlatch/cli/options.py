@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
+from unlatch.errors import UsageError
 from unlatch.show.safe import brief
 
-__all__ = ["INPUT", "OUTPUT", "SEED", "Depth", "Number", "Whole", "of_an_environment"]
+__all__ = [
+    "INPUT",
+    "OUTPUT",
+    "SEED",
+    "Depth",
+    "Number",
+    "Whole",
+    "of_an_engine",
+    "of_an_environment",
+    "seen",
+]
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 _LARGEST = 2**31 - 1
 _DIGITS = 20
@@ -70,6 +84,14 @@ INPUT = click.Path(path_type=Path)
 OUTPUT = click.Path(path_type=Path)
 
 
+def seen(text: str) -> tuple[str, str] | str:
+    """What a goal ``observation:...`` speaks of: ``ACTION=OBSERVATION``, or an observation after any action."""
+    action, separator, observation = text.partition("=")
+    if not text or (separator and not (action and observation)):
+        raise UsageError(f"cannot read {brief(text)}; write OBSERVATION or ACTION=OBSERVATION")
+    return (action, observation) if separator else text
+
+
 def of_an_environment(command: Any) -> Any:
     """The options of commands that act in an environment of Gymnasium."""
     for option in (
@@ -89,3 +111,31 @@ def of_an_environment(command: Any) -> Any:
     ):
         command = option(command)
     return command
+
+
+def of_an_engine(what: str) -> Callable[[_Command], _Command]:
+    """The options of commands whose work others can do; ``what`` says which work."""
+    options = (
+        click.option(
+            "--engine",
+            type=click.Choice(["process", "processes", "dask"]),
+            default="process",
+            show_default=True,
+            help=what,
+        ),
+        click.option(
+            "--scheduler", metavar="ADDRESS", help="With --engine dask: the scheduler of a running cluster."
+        ),
+        click.option(
+            "--insecure-scheduler",
+            is_flag=True,
+            help="Reach a scheduler on another machine without TLS. Whoever reaches it can run anything there.",
+        ),
+    )
+
+    def added(command: _Command) -> _Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return added

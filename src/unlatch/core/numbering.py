@@ -17,6 +17,9 @@ __all__ = ["SymbolNumbers"]
 _LOOKED_AT = 1 << 10
 """Steps that are searched for more new rewards where one was found."""
 
+_FEW = 1 << 16
+"""Pairs of codes of which a table of all fits the fast caches: one look for a pair instead of three."""
+
 
 class SymbolNumbers:
     """The symbols of a log, numbered as they appear: an action, an observation, and the reward if there is one.
@@ -152,6 +155,15 @@ class _Pairs:
         for side, codes in enumerate((first, second)):
             self._know(side, int(codes.max(initial=0)))
         numbers, done = np.empty(len(first), dtype=np.int32), 0
+        if self.known and len(self._places[0]) * len(self._places[1]) <= _FEW:
+            from unlatch.kernels.symbols import number_events
+
+            spelled_out = self._table[self._places[0][:, None], self._places[1]]
+            spelled_out[self._places[0] < 0] = -1
+            spelled_out[:, self._places[1] < 0] = -1
+            number_events(first, second, spelled_out, numbers)
+            if numbers.min(initial=0) >= 0:  # as in most chunks but the first
+                return numbers
         while True:
             done = number_pairs(first, second, *self._places, self._table, done, numbers)
             if done == len(first):

@@ -1,8 +1,9 @@
 """A cluster of Dask: one here, one that runs somewhere, or one that the caller is connected to.
 
 Tasks read their own data and return small results; nothing is scattered, and no worker steals from another. A worker
-that dies is replaced by the scheduler, which gives its blocks to others. A block that takes down one worker after the
-other is named. If the scheduler itself is gone, an error says so; what was counted into files by then is still there.
+that dies is replaced, and its blocks are given to others, as often as it takes: workers may die for any reason. Only a
+block that takes down one worker after the other while others live is named. If the scheduler itself is gone, an error
+says so; what was kept with a checkpoint, or counted into files, is still there.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ import os
 import secrets
 import time
 from collections.abc import Iterator, Sequence
+from itertools import count
 from typing import Any
 from urllib.parse import urlsplit
 
 from unlatch.core.budget import checkpoint
-from unlatch.engines.engine import Block, Task, run_task
+from unlatch.engines.engine import Block, Task, WorkerDied, nothing, result_alone, run_task
 from unlatch.errors import EngineError, MissingDependencyError, UsageError
 
 __all__ = ["DaskEngine"]
@@ -27,6 +29,12 @@ _IN_FLIGHT = 3
 
 _PATIENCE = 0.5
 """Seconds between two looks at a result."""
+
+_FREELY = 2
+"""Times that a block is given to workers among others before it is tried by itself."""
+
+_RETRIES = 1
+"""Times that a task which has raised an error is done once more: a file system may have been away for a moment."""
 
 _SILENCE = 60.0
 """Seconds without a scheduler, or without a worker, after which they are given up."""
@@ -87,17 +95,28 @@ class DaskEngine:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         settings = {
             "distributed.scheduler.work-stealing": False,
+            "distributed.scheduler.allowed-failures": 0,  # who is to blame is found out here
             "distributed.comm.timeouts.connect": _SILENCE / 4,
+            "distributed.scheduler.http.routes": [],  # a server for pages is begun all the same: it has none
+            "distributed.worker.http.routes": [],
         }
-        with dask.config.set(settings):
-            cluster = distributed.LocalCluster(
-                n_workers=workers or cores,
-                threads_per_worker=1,
-                processes=True,
-                host="127.0.0.1",
-                dashboard_address=None,
-            )
-            return cls(distributed.Client(cluster, set_as_default=False), silence=silence, cluster=cluster)
+        try:
+            with dask.config.set(settings):
+                cluster = distributed.LocalCluster(
+                    n_workers=workers or cores,
+                    threads_per_worker=1,
+                    processes=True,
+                    host="127.0.0.1",
+                    dashboard_address="127.0.0.1:0",
+                    scheduler_kwargs={"dashboard": False},
+                )
+                client = distributed.Client(cluster, set_as_default=False)
+        except (OSError, RuntimeError, TimeoutError) as error:
+            raise EngineError(
+                f"no cluster of Dask could be started here ({error}); in a program of your own it must be started "
+                "under if __name__ == '__main__', since workers import it"
+            ) from None
+        return cls(client, silence=silence, cluster=cluster)
 
     def close(self) -> None:
         """Close the client, and the cluster if it was made here."""
@@ -108,27 +127,47 @@ class DaskEngine:
     def each(
         self, task: Task, blocks: Sequence[Block], arguments: Sequence[tuple[Any, ...]]
     ) -> Iterator[Any]:
-        distributed = _library()
-        run = secrets.token_hex(8)
+        run, submissions = secrets.token_hex(8), count()
         waiting: dict[int, Any] = {}
 
-        def submitted(number: int, attempt: int) -> Any:
-            key = f"unlatch-{run}-{number}-{attempt}"
-            given = task, blocks[number], arguments[number]
-            return self.client.submit(run_task, *given, key=key, retries=1)
+        def submitted(number: int | None) -> Any:
+            given = (nothing,) if number is None else (run_task, task, blocks[number], arguments[number])
+            key = f"unlatch-{run}-{number}-{next(submissions)}"
+            try:
+                return self.client.submit(*given, key=key, retries=_RETRIES)
+            except Exception as error:  # a client says in its own ways that it has no scheduler any more
+                if self.client.status == "running":
+                    raise
+                raise self._lost(blocks[done], str(error)) from None
+
+        def trial(number: int | None) -> Any:
+            for other, future in waiting.items():  # nobody else may be the cause
+                self._finished(future, blocks[other])
+            future = submitted(number)
+            try:
+                return self._result(future, blocks[done])
+            finally:
+                future.release()
 
         try:
             for done in range(len(blocks)):
                 for number in range(done, min(done + self._most(), len(blocks))):
                     if number not in waiting:
-                        waiting[number] = submitted(number, 0)
-                try:
-                    result = self._result(waiting[done], blocks[done])
-                except distributed.KilledWorker:  # others may have died for other reasons: once more
-                    waiting[done] = submitted(done, 1)
-                    result = self._last_result(waiting[done], blocks[done])
+                        waiting[number] = submitted(number)
+                result = None
+                for trials_left in range(_FREELY - 1, -1, -1):
+                    try:
+                        result = self._result(waiting[done], blocks[done])
+                        break
+                    except WorkerDied:
+                        waiting.pop(done).release()
+                        if trials_left:
+                            waiting[done] = submitted(done)
+                if done not in waiting:
+                    result = result_alone(trial, done, done - 1 if done else None, blocks[done].name)
                 yield result
-                waiting.pop(done).release()
+                if done in waiting:
+                    waiting.pop(done).release()
         finally:
             for future in waiting.values():
                 future.release()
@@ -137,12 +176,25 @@ class DaskEngine:
         return max(2, _IN_FLIGHT * len(self.client.scheduler_info(n_workers=-1).get("workers", ())))
 
     def _result(self, future: Any, block: Block) -> Any:
+        """What a task has returned; `WorkerDied` if its worker has not lived to see that."""
+        distributed = _library()
+        self._finished(future, block)
+        try:
+            return future.result(timeout=self._silence)
+        except distributed.KilledWorker as error:
+            raise WorkerDied(str(error)) from None
+        except (distributed.CancelledError, distributed.comm.CommClosedError, TimeoutError) as error:
+            raise self._lost(block, str(error)) from None
+
+    def _finished(self, future: Any, block: Block) -> None:
+        """Wait for the end of a task, whatever it is, as long as there is a scheduler with a worker."""
         distributed = _library()
         heard = time.monotonic()
         while True:
             checkpoint()
             try:
-                return future.result(timeout=_PATIENCE)
+                future.exception(timeout=_PATIENCE)
+                return
             except (distributed.CancelledError, distributed.comm.CommClosedError) as error:
                 raise self._lost(block, str(error)) from None
             except TimeoutError:
@@ -152,17 +204,6 @@ class DaskEngine:
                     raise self._lost(block, f"silent for {self._silence:g} seconds") from None
                 elif self.cluster is not None:
                     self.cluster.scale(self._wanted)  # whoever watched over a worker may be gone with it
-
-    def _last_result(self, future: Any, block: Block) -> Any:
-        """The same for a block whose workers have died before: now it is called the cause."""
-        try:
-            return self._result(future, block)
-        except _library().KilledWorker as error:
-            raise EngineError(
-                f"{block.name}: every worker that worked on it died ({error}); out of memory, or a damaged file that "
-                "takes the reader down. Leave it out, or look at it by itself",
-                block=block.name,
-            ) from None
 
     def _alive(self) -> bool:
         """Whether the scheduler answers, and has a worker."""
@@ -176,8 +217,8 @@ class DaskEngine:
     def _lost(self, block: Block, why: str) -> EngineError:
         return EngineError(
             f"the scheduler of Dask or all its workers are gone ({why}); {block.name} and what comes after it are not "
-            "done. Start the cluster again and repeat the call: the log is as it was, and counts that were written "
-            "to files are still there",
+            "done. Start the cluster again and repeat the call: the log is as it was, what was kept with a checkpoint "
+            "is not done again, and counts that were written to files are still there",
             block=block.name,
         )
 

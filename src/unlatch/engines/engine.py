@@ -11,11 +11,27 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from unlatch.core.budget import checkpoint
-from unlatch.errors import UsageError
+from unlatch.errors import EngineError, UsageError
 
-__all__ = ["Block", "Engine", "Task", "ThisProcess", "engine_of", "run_task"]
+__all__ = [
+    "Block",
+    "Engine",
+    "Task",
+    "ThisProcess",
+    "WorkerDied",
+    "engine_of",
+    "nothing",
+    "result_alone",
+    "run_task",
+]
 
 Task = Callable[..., Any]
+
+_STRIKES = 3
+"""Workers that a block takes down by itself, while others survive, before it is called the cause."""
+
+_ROUNDS = 40
+"""Trials of a block and of another beside it, after which something else must be what kills workers."""
 
 
 class Block(Protocol):
@@ -60,6 +76,57 @@ def run_task(task: Task, block: Block, arguments: tuple[Any, ...]) -> Any:
     from unlatch import linalg
 
     return linalg.on_one_thread(task)(block, *arguments)
+
+
+def nothing() -> None:
+    """A task that any worker survives that can work at all."""
+
+
+class WorkerDied(Exception):
+    """Whoever worked on a block is gone. Its own fault, or not."""
+
+
+def result_alone(trial: Callable[[int | None], Any], suspect: int, survivor: int | None, name: str) -> Any:
+    """The result of a block whose workers have died more than once, worked on while nobody works on anything else.
+
+    Workers die for reasons of their own (somebody kills them, a machine goes down), and a block that has been unlucky
+    is only tried again. It is called the cause if it takes down one worker after the other while one that works on
+    another block, under the same conditions, survives.
+
+    Parameters
+    ----------
+    trial : callable
+        ``trial(number)`` works on a block by itself, ``trial(None)`` on nothing; raises `WorkerDied`.
+    suspect, survivor : int
+        The block, and one that was worked on before and killed nobody; None if there is none.
+    name : str
+        Of the suspect, as messages call it.
+    """
+    strikes = 0
+    for _ in range(_ROUNDS):
+        checkpoint()
+        try:
+            return trial(suspect)
+        except WorkerDied as death:
+            last = death
+        try:
+            trial(survivor)
+        except WorkerDied:
+            continue  # so does anybody now: it says nothing about the block
+        strikes += 1
+        if strikes == _STRIKES:
+            raise EngineError(
+                f"{name}: every worker that worked on it died ({strikes} of {strikes} by itself, while others lived; "
+                f"{last}); out of memory, or a damaged file that takes the reader down. Leave it out, or look at it by "
+                "itself",
+                block=name,
+                poison=True,
+            ) from None
+    raise EngineError(
+        f"workers die whatever they work on ({_ROUNDS} times beside {name}; {last}): is somebody killing them, is "
+        "there memory left? What was kept with a checkpoint is still there: repeat the call when workers live",
+        block=name,
+    )
 
 
 def engine_of(

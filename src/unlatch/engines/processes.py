@@ -12,13 +12,9 @@ from typing import Any
 
 from unlatch.core.arguments import whole_number
 from unlatch.core.budget import checkpoint
-from unlatch.engines.engine import Block, Task, run_task
-from unlatch.errors import EngineError
+from unlatch.engines.engine import Block, Task, WorkerDied, nothing, result_alone, run_task
 
 __all__ = ["Processes"]
-
-_TRIES = 3
-"""Processes that a block may take down, alone, before it is called the cause."""
 
 _PATIENCE = 0.2
 """Seconds between two looks at whether the work may go on."""
@@ -38,10 +34,20 @@ class Processes:
     ) -> Iterator[Any]:
         pool = self._pool(self._number)
         waiting: dict[int, Future[Any]] = {}
-        strikes = [0] * len(blocks)
+
+        def trial(number: int | None) -> Any:
+            """A block in a process by itself, so that only it can be the cause of what happens."""
+            nonlocal pool
+            given = (nothing,) if number is None else (run_task, task, blocks[number], arguments[number])
+            try:
+                return _awaited(pool.submit(*given))
+            except BrokenProcessPool as error:
+                pool.shutdown(wait=False)
+                pool = self._pool(1)
+                raise WorkerDied(str(error)) from None
+
         try:
-            done = 0
-            while done < len(blocks):
+            for done in range(len(blocks)):
                 for number in range(done, min(done + 2 * self._number, len(blocks))):
                     if number not in waiting:
                         waiting[number] = pool.submit(run_task, task, blocks[number], arguments[number])
@@ -50,31 +56,15 @@ class Processes:
                 except BrokenProcessPool:
                     pool.shutdown(wait=False, cancel_futures=True)
                     waiting.clear()
-                    result = self._alone(task, blocks[done], arguments[done], strikes, done)
+                    pool = self._pool(1)
+                    result = result_alone(trial, done, done - 1 if done else None, blocks[done].name)
+                    pool.shutdown(wait=False)
                     pool = self._pool(self._number)
                 else:
                     waiting.pop(done)
                 yield result
-                done += 1
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
-
-    def _alone(
-        self, task: Task, block: Block, given: tuple[Any, ...], strikes: list[int], number: int
-    ) -> Any:
-        """The result of a block in a process by itself, so that only it can be the cause of what happens."""
-        while True:
-            with self._pool(1) as pool:
-                try:
-                    return _awaited(pool.submit(run_task, task, block, given))
-                except BrokenProcessPool:
-                    strikes[number] += 1
-            if strikes[number] >= _TRIES:
-                raise EngineError(
-                    f"{block.name}: every process that worked on it died ({_TRIES} of {_TRIES}); out of memory, or a "
-                    "damaged file that takes the reader down. Leave it out, or look at it by itself",
-                    block=block.name,
-                )
 
     @staticmethod
     def _pool(number: int) -> ProcessPoolExecutor:

@@ -70,6 +70,43 @@ def tally_few(symbols, begins, sizes, blocks, length, bits, counts):  # type: ig
 
 
 @kernel
+def tally_halves(symbols, begins, sizes, length, second, bits, state, firsts, seconds, used, counts):  # type: ignore[no-untyped-def]
+    """Count every window of every piece in the row of its first symbols and the column of its ``second`` last ones.
+
+    ``firsts`` and ``seconds`` give the row and the column of every key, -1 if it has none yet; ``used`` says how many
+    have one. The counts of few halves lie close together, and no key is compared. Goes on as `tally_windows`, until all
+    are counted or there is no row or column left.
+    """
+    mask = (1 << (bits * length)) - 1
+    low = (1 << (bits * second)) - 1
+    for i in range(state[PIECE], begins.shape[0]):
+        first = begins[i] + state[OFFSET]
+        key = 0
+        if state[OFFSET] < sizes[i]:
+            for d in range(length - 1):
+                key = (key << bits) | symbols[first + d]
+        for t in range(first, begins[i] + sizes[i]):
+            key = ((key << bits) | symbols[t + length - 1]) & mask
+            row, column = firsts[key >> (bits * second)], seconds[key & low]
+            if row < 0 or column < 0:
+                if (row < 0 and used[0] == counts.shape[0]) or (column < 0 and used[1] == counts.shape[1]):
+                    state[PIECE], state[OFFSET] = i, t - begins[i]
+                    return False
+                if row < 0:
+                    row = used[0]
+                    firsts[key >> (bits * second)] = row
+                    used[0] += 1
+                if column < 0:
+                    column = used[1]
+                    seconds[key & low] = column
+                    used[1] += 1
+            counts[row, column] += 1
+        state[OFFSET] = 0
+    state[PIECE], state[OFFSET] = 0, 0
+    return True
+
+
+@kernel
 def tally_packed(symbols, begins, sizes, length, bits, count_bits, state, slots):  # type: ignore[no-untyped-def]
     """Count every window of every piece where its key stands: a slot is ``key + 1`` above
     ``count_bits`` bits of count.

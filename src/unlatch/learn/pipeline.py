@@ -542,6 +542,11 @@ def _plain(
     pomdp, height, notes = models[emission]
     spectral = found[emission]
     assert spectral.partition is not None
+    if stream is not None:
+        notes += _block_notes(
+            stream,
+            "the log was examined on the first {sample}; windows and likelihood are those of all of them",
+        )
     return LearnResult(
         pomdp=pomdp,
         partition=spectral.partition,
@@ -658,15 +663,32 @@ def _cut_notes(pomdp: POMDP, hypothesis: Hypothesis) -> Diagnostics:
     if not isinstance(hypothesis.whole, StreamedLikelihood):
         return Diagnostics()
     stream = hypothesis.whole.stream
+    notes = _block_notes(
+        stream,
+        "states and zeros were searched for, and log and model examined, on the first {sample}; the numbers, their "
+        "likelihood and their intervals are from all of them",
+    )
     lost = stream.unforgotten(parameters_of(pomdp), pomdp.emission)
     if lost <= FORGOTTEN:
-        return Diagnostics()
-    return Diagnostics().noting(
+        return notes
+    return notes.noting(
         "unforgotten",
         f"what lies {REACH} steps before a cut between blocks of the log is not forgotten: beliefs there differ by up "
         f"to {lost:.2g}. Likelihood and numbers are those of blocks that know no more of each other",
         difference=lost,
         steps=REACH,
+    )
+
+
+def _block_notes(stream: StreamedLog, what: str) -> Diagnostics:
+    """What of a long log in files was looked at for what."""
+    sample, blocks = len(stream.sample), len(stream.whole.seams)
+    return Diagnostics().noting(
+        "in_blocks",
+        f"{stream.steps:,} steps were passed over in {blocks} blocks: {what.format(sample=f'{sample:,}')}",
+        steps=stream.steps,
+        blocks=blocks,
+        sample=sample,
     )
 
 

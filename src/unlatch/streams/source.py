@@ -14,7 +14,7 @@ import numpy as np
 from unlatch.core.chunks import LogChunk, concatenated
 from unlatch.errors import DataError, StorageError, UsageError
 from unlatch.files.atomic import checked_path
-from unlatch.files.logs.arrow import arrow_library
+from unlatch.files.logs.portions import DIVISIBLE, row_count, some_rows
 from unlatch.files.logs.read import iterate_log
 from unlatch.files.logs.sources import parts_of
 
@@ -24,18 +24,22 @@ __all__ = [
     "FileBlock",
     "HeldBlock",
     "LogFiles",
+    "Span",
     "file_blocks",
     "known_beginnings",
     "read_ahead",
+    "spans_of",
 ]
 
 BLOCK = 1 << 20
 """Steps of a block: a few megabytes, and as many as most writers of Parquet put into a row group."""
 
+_SPANS, _BLOCKS_OF_A_SPAN = 16, 16
+"""Spans that a log is cut into at least, and blocks of one of them at most: half a second of counting."""
+
 _LEAST = 1 << 12
 """Steps of a last block that is a block of its own; fewer go with the one before."""
 
-_PARQUET = (".parquet", ".pq")
 _ONE_AFTER_ANOTHER = ("sort", "autoreset", "missing")
 
 
@@ -50,7 +54,7 @@ class Edges:
 
 @dataclass(frozen=True, eq=False)
 class FileBlock:
-    """Some rows of one Parquet file or of several that follow each other. Small: it holds no data.
+    """Some rows of one file (Parquet, NPY) or of several that follow each other. Small: it holds no data.
 
     Attributes
     ----------
@@ -94,7 +98,7 @@ class FileBlock:
 
     def read_with_edges(self) -> tuple[LogChunk, Edges]:
         """Its steps, and what its first and last rows say about episodes."""
-        tables = [_rows(*part) for part in self.parts]
+        tables = [some_rows(*part, self.options) for part in self.parts]
         chunks = list(iterate_log(tables, chunk=max(len(self), 1), **self.options))
         if len(chunks) != 1 or len(chunks[0]) != len(self):
             raise DataError(
@@ -120,21 +124,34 @@ class FileBlock:
         )
 
 
-def _rows(path: str, first: int, rows: int) -> Any:
-    """Some rows of a Parquet file as a table; only the row groups that hold them are read."""
-    arrow_library("Parquet")
-    import pyarrow.parquet as parquet
+@dataclass(frozen=True, eq=False)
+class Span:
+    """Blocks that follow each other, for work whose result is not larger for several of them."""
 
-    try:
-        with parquet.ParquetFile(path, page_checksum_verification=True) as file:
-            sizes = [file.metadata.row_group(i).num_rows for i in range(file.metadata.num_row_groups)]
-            begins = np.concatenate([[0], np.cumsum(sizes)])
-            groups = np.flatnonzero((begins[1:] > first) & (begins[:-1] < first + rows))
-            table = file.read_row_groups(groups.tolist(), use_threads=False)
-            return table.slice(first - int(begins[groups[0]]), rows)
-    except (OSError, ValueError, IndexError, RuntimeError) as error:
-        said = " ".join(str(error).split())[:200]
-        raise DataError(f"{path}, rows {first} to {first + rows - 1}: cannot be read ({said})") from None
+    blocks: tuple[FileBlock, ...]
+
+    @property
+    def name(self) -> str:
+        """The files and rows, as messages call them."""
+        return replace(self.blocks[0], parts=self._parts()).name
+
+    def _parts(self) -> tuple[tuple[str, int, int], ...]:
+        found: list[tuple[str, int, int]] = []
+        for path, first, rows in (part for block in self.blocks for part in block.parts):
+            if found and found[-1][0] == path:
+                found[-1] = (path, found[-1][1], found[-1][2] + rows)
+            else:
+                found.append((path, first, rows))
+        return tuple(found)
+
+    @property
+    def identity(self) -> Any:
+        """Of its blocks."""
+        return tuple(block.identity for block in self.blocks)
+
+    def read(self) -> Iterator[LogChunk]:
+        """The steps of one block after the other."""
+        return (block.read() for block in self.blocks)
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,27 +212,19 @@ class LogFiles:
         return (
             plain
             and self.options.get("order", "action-first") == "action-first"
-            and all(path.lower().endswith(_PARQUET) for path in self.paths)
+            and all(path.lower().endswith(DIVISIBLE) for path in self.paths)
         )
 
 
 def file_blocks(files: LogFiles) -> list[FileBlock]:
-    """The blocks of a log in Parquet files, each to be read by itself; whether they go on with the episode before is
-    not known yet."""
-    arrow_library("Parquet")
-    import pyarrow.parquet as parquet
-
+    """The blocks of a log in Parquet or NPY files, each to be read by itself; whether they go on with the episode
+    before is not known yet."""
     if not files.splits:
         raise UsageError(
-            "only Parquet files, their rows in order, are read in parts by others than this process; write the log as "
-            "Parquet, or leave the engine out"
+            "only Parquet and NPY files, their rows in order, are read in parts by others than this process; write "
+            "the log as Parquet, or leave the engine out"
         )
-    sizes = []
-    for path in files.paths:
-        try:
-            sizes.append(parquet.read_metadata(path).num_rows)
-        except (OSError, ValueError) as error:
-            raise DataError(f"{path}: cannot be read as Parquet ({error})") from None
+    sizes = [row_count(path) for path in files.paths]
     total = sum(sizes)
     cuts = list(range(0, total, BLOCK))
     if len(cuts) > 1 and total - cuts[-1] < _LEAST:
@@ -230,6 +239,12 @@ def file_blocks(files: LogFiles) -> list[FileBlock]:
                 parts.append((path, first - begin, last - first))
         found.append(FileBlock(start, tuple(parts), dict(files.options)))
     return found
+
+
+def spans_of(blocks: Sequence[FileBlock]) -> list[Span]:
+    """All blocks, some at a time: so few spans that what is merged is little, so many that all workers have some."""
+    size = min(max(len(blocks) // _SPANS, 1), _BLOCKS_OF_A_SPAN)
+    return [Span(tuple(blocks[start : start + size])) for start in range(0, len(blocks), size)]
 
 
 def read_ahead(chunks: Iterator[Any]) -> Iterator[Any]:

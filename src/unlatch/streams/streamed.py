@@ -42,9 +42,11 @@ from unlatch.streams.source import (
     FileBlock,
     HeldBlock,
     LogFiles,
+    Span,
     file_blocks,
     known_beginnings,
     read_ahead,
+    spans_of,
 )
 
 __all__ = ["StreamedLikelihood", "StreamedLog"]
@@ -94,8 +96,9 @@ class StreamedLog:
                 test_length=test_length,
             )
         self.whole  # noqa: B018 - blocks must know whether they go on with an episode
-        parts = self._each(_counted, lambda _: (history_length, test_length), "counting")
-        return joined_parts(parts, lambda number: self._blocks[number].continues)
+        spans = spans_of(self._blocks)
+        parts = self._by_others(_counted, spans, lambda _: (history_length, test_length), "counting")
+        return joined_parts(parts, lambda number: spans[number].blocks[0].continues)
 
     def _reported(self, chunks: Iterator[Any]) -> Iterator[Any]:
         for chunk in chunks:
@@ -151,16 +154,20 @@ class StreamedLog:
     def _each(self, task: Task, given: Callable[[int], tuple[Any, ...]], stage: str | None) -> Iterator[Any]:
         """What a task makes of every block, in their order."""
         if self.engine.remote:
-            number = len(self._blocks)
-            results = self.engine.each(task, self._blocks, [given(i) for i in range(number)])
-            for done, result in enumerate(results):
-                if stage is not None:
-                    report(stage, done + 1, number)
-                yield result
+            yield from self._by_others(task, self._blocks, given, stage)
             return
         for number, chunk in enumerate(read_ahead(self.files.chunks())):
             checkpoint()
             yield task(HeldBlock(chunk), *given(number))
+
+    def _by_others(
+        self, task: Task, blocks: Sequence[Any], given: Callable[[int], tuple[Any, ...]], stage: str | None
+    ) -> Iterator[Any]:
+        results = self.engine.each(task, blocks, [given(i) for i in range(len(blocks))])
+        for done, result in enumerate(results):
+            if stage is not None:
+                report(stage, done + 1, len(blocks))
+            yield result
 
 
 def _scanned(block: FileBlock | HeldBlock) -> tuple[BlockScan, Edges | None]:
@@ -170,8 +177,8 @@ def _scanned(block: FileBlock | HeldBlock) -> tuple[BlockScan, Edges | None]:
     return scan_block(steps), edges
 
 
-def _counted(block: FileBlock, history_length: int, test_length: int) -> CountedPart:
-    return count_part(block.read(), history_length, test_length)
+def _counted(span: Span, history_length: int, test_length: int) -> CountedPart:
+    return count_part(span.read(), history_length, test_length)
 
 
 def _expected(block: FileBlock | HeldBlock, *given: Any) -> ExpectedCounts:

@@ -41,6 +41,7 @@ def reproduce_targets(
     *,
     seeds: int = 20,
     workers: int = 1,
+    engine: Any = None,
     sizes_up_to: int | None = None,
     time_limit: float = 3600.0,
     force: bool = False,
@@ -49,7 +50,7 @@ def reproduce_targets(
 
     Units of a study are kept in a folder of its own inside ``out``, shared by all targets that need
     them: ``fig7`` after ``fig5`` runs nothing. Beside them lie their rows (``rows.csv``) and times
-    (``times.csv``; not the same in every run).
+    (``times.csv``; not the same in every run). ``engine`` as for `run_units`.
     """
     targets = targets_of(name)
     summaries: dict[str, Summary] = {}
@@ -63,6 +64,7 @@ def reproduce_targets(
             study,
             folder,
             workers=workers,
+            engine=engine,
             time_limit_per_unit=time_limit,
             chosen=[unit for unit in study.units if unit.id in needed],
             force=force,

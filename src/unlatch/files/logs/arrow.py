@@ -33,7 +33,15 @@ from unlatch.files.logs.rows import Answers, Numbers, Place, RowBatch
 from unlatch.files.logs.values import Tokens, answers_of, answers_of_texts, noting_floats, numbers_of
 from unlatch.kernels import text
 
-__all__ = ["COLUMNS_KEY", "ArrowReader", "arrow_library", "feather_table", "memory_table", "parquet_table"]
+__all__ = [
+    "COLUMNS_KEY",
+    "ArrowReader",
+    "arrow_library",
+    "feather_table",
+    "is_text",
+    "memory_table",
+    "parquet_table",
+]
 
 ROWS_PER_BATCH = 1 << 18
 """Rows that are read at once: so many that what is done once for all of them does not count."""
@@ -208,7 +216,7 @@ class ArrowReader:
             values, missing = _values(array)
             codes = values.astype(np.int64)
             return (codes if missing is None else np.where(missing, -1, codes)), ("false", "true")
-        if _is_text(pa, kind):
+        if is_text(pa, kind):
             if kind in (pa.string_view(),):
                 array = array.cast(pa.large_string())
             array = array.dictionary_encode()
@@ -229,7 +237,7 @@ class ArrowReader:
         import pyarrow as pa
 
         kind = array.type.value_type
-        if not (_is_text(pa, kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
+        if not (is_text(pa, kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
             raise self._wrong_type(column, array.type, "text or whole numbers")
 
     def _answers(self, array: Any, column: int) -> Answers:
@@ -240,7 +248,7 @@ class ArrowReader:
             return answers_of(*_values(array))
         if pa.types.is_null(kind):
             return answers_of(np.full(len(array), np.nan), None)
-        if _is_text(pa, kind) or (pa.types.is_dictionary(kind) and _is_text(pa, kind.value_type)):
+        if is_text(pa, kind) or (pa.types.is_dictionary(kind) and is_text(pa, kind.value_type)):
             codes, texts = self._coded(array, column)
             return answers_of_texts(codes, texts)
         raise self._wrong_type(column, kind, "truth values")
@@ -277,7 +285,7 @@ class _Texts(Sequence[str]):
         return str(value).lower() if isinstance(value, bool) else value
 
 
-def _is_text(pa: Any, kind: Any) -> bool:
+def is_text(pa: Any, kind: Any) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or kind == pa.string_view())
 
 
@@ -319,7 +327,7 @@ def parquet_table(path: str, where: str, roles: Roles) -> ArrowReader:
     with _arrow_errors(where, "Parquet"):
         schema = pq.read_schema(path)
         _refuse_renamed(schema, where)
-        texts = {field.name for field in schema if _is_text(pa, field.type)}
+        texts = {field.name for field in schema if is_text(pa, field.type)}
 
     def batches(columns: Columns) -> Iterator[Any]:
         wanted = [columns.names[column] for column in columns.present]

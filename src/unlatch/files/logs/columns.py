@@ -21,6 +21,7 @@ __all__ = [
     "OBSERVATION",
     "PROBABILITY",
     "REWARD",
+    "ROLES",
     "STEP",
     "TERMINATED",
     "TRUNCATED",
@@ -40,7 +41,7 @@ MAX_ROW_BYTES = 1 << 20
 NUL_BYTE = "a NUL byte; the file is damaged, or it is UTF-16: then encoding='utf-16' (--encoding utf-16)"
 """Said of such a row, be it the first or another."""
 
-_ROLES = (
+ROLES = (
     "action",
     "observation",
     "reward",
@@ -52,9 +53,9 @@ _ROLES = (
     "step",
 )
 ACTION, OBSERVATION, REWARD, EPISODE, PROBABILITY, TERMINATED, TRUNCATED, ENVIRONMENT, STEP = range(
-    len(_ROLES)
+    len(ROLES)
 )
-_BY_POSITION = _ROLES[:4]
+_BY_POSITION = ROLES[:4]
 _USUAL_DELIMITERS = (",", ";", "\t", "|")
 _SHOWN = 12
 
@@ -87,7 +88,7 @@ class Columns:
     @property
     def further(self) -> tuple[int, ...]:
         """The columns of the observation after its first."""
-        return tuple(range(len(_ROLES), len(self.wanted)))
+        return tuple(range(len(ROLES), len(self.wanted)))
 
 
 def checked_roles(
@@ -105,7 +106,7 @@ def checked_roles(
     if not all(isinstance(role, str) for role in (*roles[:2], *further, *named)):
         raise UsageError(f"columns are named by text, got {', '.join(map(repr, roles))}")
     if len(set(named)) < len(named):
-        raise UsageError(f"{', '.join(_ROLES)} need a column each, got {named}")
+        raise UsageError(f"{', '.join(ROLES)} need a column each, got {named}")
     return roles
 
 
@@ -192,7 +193,7 @@ def by_name(header: Sequence[str], roles: Roles, where: str, *, no_header: bool 
     twice = sorted(name for name, count in Counter(header).items() if count > 1)
     if twice:
         raise DataError(f"{where}: more than one column is called {_listing(twice)}; rename all but one")
-    needed = (*roles[:2], *roles[len(_ROLES) :])
+    needed = (*roles[:2], *roles[len(ROLES) :])
     absent = [str(role) for role in needed if role not in header]
     if absent:
         there = "the first row is" if no_header else "there are"
@@ -202,7 +203,7 @@ def by_name(header: Sequence[str], roles: Roles, where: str, *, no_header: bool 
             "that hold the action and the observation with action=... and observation=... (--action, --observation)"
             f"{remedy}"
         )
-    for usual, role in zip(_ROLES[2:], roles[2 : len(_ROLES)], strict=True):
+    for usual, role in zip(ROLES[2:], roles[2 : len(ROLES)], strict=True):
         if role not in header and role not in (None, usual):
             raise DataError(
                 f"{where}: no column {role!r} for the {usual}; there are {_listing(header)}. Name one of them with "
@@ -215,7 +216,7 @@ def by_name(header: Sequence[str], roles: Roles, where: str, *, no_header: bool 
 
 def by_position(row: Sequence[str], roles: Roles, where: str) -> Columns:
     """Columns of a table without names: action, observation, reward, episode, in this order."""
-    if len(roles) > len(_ROLES):
+    if len(roles) > len(ROLES):
         raise UsageError(f"{where}: several columns of one observation must have names; there is no header")
     if len(row) > len(_BY_POSITION):
         raise DataError(
@@ -224,7 +225,7 @@ def by_position(row: Sequence[str], roles: Roles, where: str) -> Columns:
         )
     wanted = tuple(i if i < len(row) and role is not None else -1 for i, role in enumerate(roles))
     ignored = [f"number {i + 1}" for i in range(len(row)) if i not in wanted]
-    columns = Columns(len(row), wanted, _ROLES, _noting_ignored(ignored))
+    columns = Columns(len(row), wanted, ROLES, _noting_ignored(ignored))
     if tuple(row[:2]) != roles[:2]:
         return columns
     notes = columns.diagnostics.noting(

@@ -188,10 +188,10 @@ def _twins(steps: Stretch) -> tuple[Ints, Ints]:
     rank = np.empty(len(keys), dtype=np.int64)
     rank[order] = index - np.maximum.accumulate(np.where(fresh, index, 0))
     slots = (keys - np.where(second, apart * n_actions, 0)) * apart + rank
-    partner = np.full(int(slots.max(initial=0)) + 1, -1)
-    partner[slots[second]] = places[second]
-    twins = partner[slots[~second]]
-    return places[~second][twins >= 0], twins[twins >= 0]
+    _, firsts, seconds = np.intersect1d(
+        slots[~second], slots[second], assume_unique=True, return_indices=True
+    )
+    return places[~second][firsts], places[second][seconds]
 
 
 def _against_later(steps: Stretch, twins: tuple[Ints, Ints], lag: int) -> float:

@@ -500,19 +500,26 @@ class CountedPart:
     sizes: Ints
 
 
-def count_part(chunk: LogChunk, history_length: int, test_length: int) -> CountedPart:
-    """Count the windows inside one part of a log."""
+def count_part(chunks: Iterable[LogChunk], history_length: int, test_length: int) -> CountedPart:
+    """Count the windows inside one part of a log, whose steps come in chunks: one, or several of which each has steps
+    enough for any window."""
     counter = WindowCounter(history_length, test_length)
-    for start in range(0, len(chunk), STEPS_AT_ONCE):
-        counter.add(chunk.part(start, min(start + STEPS_AT_ONCE, len(chunk))))
     reach = history_length + test_length - 1
-    last = int(chunk.episode_starts[-1]) if len(chunk.episode_starts) else 0
-    return CountedPart(
-        counts=counter.so_far(),
-        head=own_copy(chunk.part(0, min(reach, len(chunk)))),
-        tail=own_copy(chunk.part(max(len(chunk) - reach, last), len(chunk))),
-        sizes=np.diff(np.concatenate([[0], chunk.episode_starts, [len(chunk)]])),
-    )
+    head: LogChunk | None = None
+    tail: LogChunk | None = None
+    sizes = np.zeros(1, dtype=np.int64)
+    for chunk in chunks:
+        for start in range(0, len(chunk), STEPS_AT_ONCE):
+            counter.add(chunk.part(start, min(start + STEPS_AT_ONCE, len(chunk))))
+        if head is None:
+            head = own_copy(chunk.part(0, min(reach, len(chunk))))
+        more = np.diff(np.concatenate([[0], chunk.episode_starts, [len(chunk)]]))
+        sizes = np.concatenate([sizes[:-1], sizes[-1:] + more[:1], more[1:]])
+        last = int(chunk.episode_starts[-1]) if len(chunk.episode_starts) else 0
+        tail = own_copy(chunk.part(max(len(chunk) - reach, last), len(chunk)))
+    assert head is not None
+    assert tail is not None
+    return CountedPart(counts=counter.so_far(), head=head, tail=tail, sizes=sizes)
 
 
 def joined_parts(parts: Iterable[CountedPart], continues: Callable[[int], bool]) -> SequenceCounts:

@@ -160,7 +160,8 @@ def _refuse_meaningless(transitions: Floats, partition: Partition, tried: Flags)
         place = tuple(int(i) for i in np.argwhere(moved == worst)[0])
         raise NumericalError(
             f"transitions {list(place)} lies {worst:.2g} (L1) from any probability distribution: the log is too "
-            "short for this rank. Log more steps or choose a lower rank"
+            "short for this rank, or histories and tests are too short to tell all states apart. Log more steps, "
+            "choose a lower rank, or longer tests"
         )
 
 

@@ -18,6 +18,12 @@ _FEW = 1 << 10
 DIRECT_BITS = 16
 """Bits of a key up to which there is a row for every key: four megabytes."""
 
+HALF_BITS = 16
+"""Bits of half a key up to which there is a row or a column for every half."""
+
+HALVES = 1 << 19
+"""Counts of halves by halves, at most: two megabytes, of which the common ones stay in the fast caches."""
+
 PACKED_BITS = 40
 """Bits of a key up to which it stands in one number with its count."""
 
@@ -29,6 +35,9 @@ PACKED = 1 << 18
 
 MANY = 1 << 15
 """The same for keys of more bits, which are looked up in tables of several parts."""
+
+_AT_ONCE = 1 << 29
+"""Windows that are counted in 32 bits before counts are taken aside."""
 
 SORTED_AT_ONCE = 1 << 22
 """Keys that are gathered before they are sorted: thirty megabytes."""
@@ -70,9 +79,10 @@ def _shorter(pieces: Pieces, most: int) -> Pieces:
 class Tally:
     """Windows of one length, counted by block; with their weights if actions come with probabilities.
 
-    As long as keys have few bits they are the rows of a table. Beyond, windows are looked up in a table that grows, in
-    which a key of some more bits stands beside its count; when that has become too large for the fast caches, keys are
-    gathered, sorted, and merged with what there is.
+    As long as keys have few bits they are the rows of a table; with some more their halves are its rows and columns, as
+    long as these are few. Beyond, windows are looked up in a table that grows, in which a key of some more bits stands
+    beside its count; when that has become too large for the fast caches, keys are gathered, sorted, and merged with
+    what there is.
     """
 
     def __init__(self, length: int, *, weighted: bool) -> None:
@@ -80,6 +90,7 @@ class Tally:
         self._bits = 1
         self._weighted = weighted
         self._direct: Ints | None = None
+        self._halves: _Halves | None = None
         self._packed: _Packed | None = None
         self._looked_up: _LookUp | None = None
         self._sorted: WindowTable | None = None
@@ -93,16 +104,25 @@ class Tally:
         elif self._bits * self._length <= DIRECT_BITS:
             self._count_directly(symbols, pieces)
         elif self._bits * self._length <= PACKED_BITS:
-            if self._packed is None:
-                self._packed = _Packed(self._length, self._bits)
-            if len(self._packed) < PACKED:
-                self._packed.add(symbols, pieces)
-            else:
-                self._gather(symbols, pieces)
+            for part in self._not_by_halves(symbols, pieces):
+                if self._packed is None:
+                    self._packed = _Packed(self._length, self._bits)
+                if len(self._packed) < PACKED:
+                    self._packed.add(symbols, part)
+                else:
+                    self._gather(symbols, part)
         elif self._looked_up is None or len(self._looked_up) < MANY or not self._looked_up.one_word:
             self._by_look_up().add(symbols, pieces, None)
         else:
             self._gather(symbols, pieces)
+
+    def _not_by_halves(self, symbols: Ints, pieces: Pieces) -> list[Pieces]:
+        """Count by halves what can be; the rest."""
+        if self._bits * -(-self._length // 2) > HALF_BITS:
+            return [pieces]
+        if self._halves is None:
+            self._halves = _Halves(self._length, self._bits)
+        return self._halves.add(symbols, pieces)
 
     def _by_look_up(self) -> _LookUp:
         if self._looked_up is None:
@@ -147,7 +167,7 @@ class Tally:
         self._looked_up = None
         parts = self._parts()
         self._bits, self._direct, self._looked_up, self._sorted = bits, None, looked_up, None
-        self._packed = None
+        self._halves = self._packed = None
         for part in parts:
             again = part.recoded(np.arange(part.base), 1 << bits)
             self._sorted = again if self._sorted is None else self._sorted.merged(again)
@@ -158,6 +178,8 @@ class Tally:
         found = [] if self._sorted is None else [self._sorted]
         if self._looked_up is not None:
             found.append(self._looked_up.table())
+        if self._halves is not None:
+            found.append(self._halves.table())
         if self._packed is not None:
             found.append(self._packed.table())
         if self._direct is not None:
@@ -177,6 +199,90 @@ class Tally:
         for part in parts[1:]:
             table = table.merged(part)
         return table
+
+
+class _Halves:
+    """A table of first halves of windows by second halves, counted in the block that has its turn; what was counted in
+    others is taken aside."""
+
+    def __init__(self, length: int, bits: int) -> None:
+        self._length, self._bits = length, bits
+        self._second = length // 2
+        first = length - self._second
+        self._numbers = [np.full(1 << (bits * half), -1, dtype=np.int32) for half in (first, self._second)]
+        self._used = np.zeros(2, dtype=np.int64)
+        self._counts = np.zeros((1 << 6, 1 << 6), dtype=np.int32)
+        self._totals = np.zeros((BLOCKS, *self._counts.shape), dtype=np.int64)
+        self._block = 0
+        self._since = 0  # windows since counts were taken aside
+        self._full = False
+
+    def add(self, symbols: Ints, pieces: Pieces) -> list[Pieces]:
+        """Count the windows that start in the pieces; those for which the table became too large are given back."""
+        left = []
+        for part in pieces.in_turns(_AT_ONCE):
+            if not self._full:
+                windows, block = int(part.sizes.sum()), int(part.blocks[0])
+                if block != self._block or self._since + windows >= 2 * _AT_ONCE:
+                    self._take_aside()
+                    self._block = block
+                self._since += windows
+                part = self._count(symbols, part)
+            if part:
+                left.append(part)
+        return left
+
+    def _count(self, symbols: Ints, part: Pieces) -> Pieces:
+        """Count what there is room for; the rest."""
+        from unlatch.kernels.tally import tally_halves
+
+        state = np.zeros(2, dtype=np.int64)
+        while not tally_halves(
+            symbols, part.begins, part.sizes, self._length, self._second, self._bits, state,
+            *self._numbers, self._used, self._counts,
+        ):  # fmt: skip
+            if not self._enlarge():
+                self._full = True
+                piece, offset = state.tolist()
+                begins, sizes = part.begins[piece:].copy(), part.sizes[piece:].copy()
+                begins[0] += offset
+                sizes[0] -= offset
+                return Pieces(begins, sizes, part.blocks[piece:])
+        return Pieces(part.begins[:0], part.sizes[:0], part.blocks[:0])
+
+    def _take_aside(self) -> None:
+        self._totals[self._block] += self._counts
+        self._counts[:] = 0
+        self._since = 0
+
+    def _enlarge(self) -> bool:
+        """Twice as many rows or columns, whatever there are none of, unless that are too many counts."""
+        rows, columns = self._counts.shape
+        if self._used[0] == rows:
+            rows *= 2
+        if self._used[1] == columns:
+            columns *= 2
+        if rows * columns > HALVES:
+            return False
+        self._take_aside()
+        totals = np.zeros((BLOCKS, rows, columns), dtype=np.int64)
+        totals[:, : self._totals.shape[1], : self._totals.shape[2]] = self._totals
+        self._totals, self._counts = totals, np.zeros((rows, columns), dtype=np.int32)
+        return True
+
+    def table(self) -> WindowTable:
+        """As it is, in the order of the rows."""
+        self._take_aside()
+        firsts, seconds = (np.flatnonzero(numbers >= 0) for numbers in self._numbers)
+        keys = np.empty(self._counts.shape, dtype=np.int64)
+        rows, columns = (
+            numbers[keys] for numbers, keys in zip(self._numbers, (firsts, seconds), strict=True)
+        )
+        keys[rows[:, None], columns] = (firsts[:, None] << (self._bits * self._second)) | seconds
+        used = self._totals.any(axis=0)
+        base = 1 << self._bits
+        counts = np.ascontiguousarray(self._totals[:, used].T)
+        return WindowTable(self._length, base, digits_per_word(base), keys[used][None], counts)
 
 
 class _Packed:

@@ -30,7 +30,7 @@ from unlatch.errors import RepairWarning, ResourceLimitError, StorageError, Usag
 from unlatch.files.atomic import PathLike, checked_path, write_atomically
 from unlatch.study.jobs.folder import Claim, StudyFolder, study_folder
 from unlatch.study.jobs.units import Study, Unit
-from unlatch.study.jobs.workers import Reply, Worker
+from unlatch.study.jobs.workers import ATTEMPTS, Reply, UnitBlock, Worker, cause, run_apart, timed_out
 
 __all__ = ["Summary", "collect_rows", "collect_seconds", "run_units", "write_table"]
 
@@ -40,7 +40,6 @@ Progress = Callable[[float, float], None]
 _TICK = 0.1
 """Seconds between looks at the clock and at what fellow runners do."""
 
-_ATTEMPTS = 2
 _FALSE_STARTS = 3
 """Workers in a row that may die before they are given any work."""
 
@@ -64,6 +63,7 @@ def run_units(
     out_dir: PathLike,
     *,
     workers: int = 1,
+    engine: Any = None,
     time_limit_per_unit: float = 3600.0,
     chosen: Iterable[Unit] | None = None,
     force: bool = False,
@@ -78,6 +78,9 @@ def run_units(
         Made if needed. One study per folder; any number of runners.
     workers : int
         Processes, each with one thread.
+    engine : optional
+        Somebody else who runs units, such as a cluster: an object with ``each(task, blocks, arguments)``. Its workers
+        must find the functions of the units, and start a process for each; files are written here.
     time_limit_per_unit : float
         Seconds on the wall clock. A unit that failed for a shorter limit in an earlier run is tried again.
     chosen : units, optional
@@ -100,7 +103,10 @@ def run_units(
     with study_folder(study, Path(checked_path(out_dir)), force=force) as folder, _stop_requests() as stop:
         run = _Run(folder, units, workers, time_limit_per_unit, on_progress)
         try:
-            run.to_the_end(stop)
+            if engine is None:
+                run.to_the_end(stop)
+            else:
+                run.by(engine, stop)
         finally:
             run.dismiss()
     failed = sum(folder_result["outcome"] == "failed" for folder_result in run.results())
@@ -214,8 +220,8 @@ class _Run:
             if result is not None:
                 yield result
 
-    def to_the_end(self, stop: _StopRequest) -> None:
-        """Until every unit has a file."""
+    def _look_through(self, stop: _StopRequest) -> None:
+        """Queue what is not finished."""
         for unit in self._units:
             stop.obey()
             if not self._skip(unit):
@@ -224,6 +230,26 @@ class _Run:
         if self.damaged:
             _warn_of_damage(self.damaged, "are run again")
         self._progress()
+
+    def by(self, engine: Any, stop: _StopRequest) -> None:
+        """Until every unit has a file, by the workers of an engine."""
+        self._look_through(stop)
+        stop.at_once = True
+        while self._queue or self._elsewhere:
+            stop.obey()
+            units = list(iter(self._next, None))
+            given = [(self._folder.study.root_seed, self._limit)] * len(units)
+            done = engine.each(run_apart, [UnitBlock(unit) for unit in units], given)
+            for unit, (reply, seconds, attempts) in zip(units, done, strict=True):
+                self._attempts[unit.id] += attempts
+                self._finish(unit, reply, seconds)
+            if self._elsewhere:
+                time.sleep(_TICK)
+                self._look_elsewhere()
+
+    def to_the_end(self, stop: _StopRequest) -> None:
+        """Until every unit has a file, by processes of this machine."""
+        self._look_through(stop)
         while self._queue or self._elsewhere or self._claims:
             stop.obey()
             self._hire()
@@ -263,7 +289,7 @@ class _Run:
             if unit is None:
                 return
             self._attempts[unit.id] += 1
-            worker.assign(self._folder.study, unit)
+            worker.assign(self._folder.study.root_seed, unit)
 
     def _next(self) -> Unit | None:
         """A unit that is ours to run. Whether it is finished is asked again under the claim."""
@@ -284,7 +310,7 @@ class _Run:
         """With nothing left in the queue: see what became of the units that fellow runners hold."""
         if self._claims or self._queue:
             self._idle_since = time.monotonic()
-        elif (idle := time.monotonic() - self._idle_since) > _ATTEMPTS * self._limit + GRACE:
+        elif (idle := time.monotonic() - self._idle_since) > ATTEMPTS * self._limit + GRACE:
             unit = self._elsewhere[0]
             raise StorageError(
                 f"{self._folder.path}: {len(self._elsewhere)} units are held by others for {idle:.0f} s, "
@@ -317,8 +343,7 @@ class _Run:
             if unit is not None and worker.seconds > self._limit:
                 self._workers.remove(worker)
                 worker.kill()
-                detail = {"outcome": "failed", "reason": "timeout", "limit": self._limit}
-                self._finish(unit, Reply(detail, {}), worker.seconds)
+                self._finish(unit, timed_out(self._limit), worker.seconds)
 
     def _bury(self, worker: Worker) -> None:
         """A worker died by itself or was killed: its unit gets one more chance."""
@@ -328,10 +353,10 @@ class _Run:
             self._false_starts += not worker.ready
             if self._false_starts >= _FALSE_STARTS:
                 raise ResourceLimitError(
-                    f"worker processes end as soon as they start ({_cause(code)}); is there memory left?"
+                    f"worker processes end as soon as they start ({cause(code)}); is there memory left?"
                 )
-        elif self._attempts[worker.unit.id] >= _ATTEMPTS:
-            detail = {"outcome": "failed", "reason": "killed", "detail": _cause(code)}
+        elif self._attempts[worker.unit.id] >= ATTEMPTS:
+            detail = {"outcome": "failed", "reason": "killed", "detail": cause(code)}
             self._finish(worker.unit, Reply(detail, {}), worker.seconds)
         else:
             self._claims.pop(worker.unit.id).release()
@@ -353,22 +378,16 @@ class _Run:
             self._on_progress(self._done, self._total)
 
 
-def _cause(code: int | None) -> str:
-    """What ended a process, for people; the kernel sends SIGKILL when memory runs out."""
-    if code is None or code >= 0:
-        return f"exit code {code}"
-    name = signal.Signals(-code).name
-    return f"{name}, perhaps out of memory" if name == "SIGKILL" else name
-
-
 # --- stopping --------------------------------------------------------------------------------------------
 
 
 class _StopRequest:
-    """Set by Ctrl-C or SIGTERM; the second time nobody waits for anything."""
+    """Set by Ctrl-C or SIGTERM; the second time nobody waits for anything, nor the first if we are not asked before
+    long (``at_once``)."""
 
     def __init__(self) -> None:
         self.requested = False
+        self.at_once = False
 
     def obey(self) -> None:
         """Stop here if a stop was requested."""
@@ -376,7 +395,7 @@ class _StopRequest:
             raise KeyboardInterrupt
 
     def __call__(self, *_: object) -> None:
-        if self.requested:
+        if self.requested or self.at_once:
             raise KeyboardInterrupt
         self.requested = True
 

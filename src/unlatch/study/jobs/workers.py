@@ -15,19 +15,23 @@ import sys
 import time
 import traceback
 from contextlib import suppress
-from multiprocessing.connection import Connection, Pipe
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any, NamedTuple
 
 from unlatch.errors import UsageError
-from unlatch.study.jobs.units import Study, Unit, canonical_bytes, named_seed
+from unlatch.study.jobs.units import Unit, canonical_bytes, named_seed
 
-__all__ = ["Reply", "Worker", "serve"]
+__all__ = ["ATTEMPTS", "Reply", "UnitBlock", "Worker", "cause", "run_apart", "serve", "timed_out"]
 
 _LIBRARIES = ("OPENBLAS", "OMP", "MKL", "BLIS", "VECLIB_MAXIMUM", "NUMEXPR", "NUMBA")
 """They would start threads of their own; parallelism is by process."""
 
 START = "import sys; sys.path[:] = sys.argv[3:]; from unlatch.study.jobs.workers import serve; serve()"
 """A fresh interpreter that finds the same modules as its parent, and runs nobody's main module."""
+
+ATTEMPTS = 2
+"""Processes that may die while they run a unit; the last time is its failure."""
 
 _READY = b"ready"
 _PR_SET_PDEATHSIG = 1
@@ -60,10 +64,10 @@ class Worker:
         self.unit: Unit | None = None
         self.begun = 0.0
 
-    def assign(self, study: Study, unit: Unit) -> None:
+    def assign(self, root_seed: int, unit: Unit) -> None:
         """Send a unit to be run; the clock starts."""
         try:
-            job = pickle.dumps((unit.function, dict(unit.parameters), study.root_seed, unit.id))
+            job = pickle.dumps((unit.function, dict(unit.parameters), root_seed, unit.id))
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise UsageError(f"unit {unit.id} cannot be sent to another process: {error}") from None
         self.unit, self.begun = unit, time.monotonic()
@@ -99,6 +103,63 @@ class Worker:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(5)
         return self._process.returncode
+
+
+# --- wherever an engine works ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class UnitBlock:
+    """A unit, as engines see it."""
+
+    unit: Unit
+
+    @property
+    def name(self) -> str:
+        return f"unit {self.unit.id}"
+
+    def read(self) -> Unit:
+        return self.unit
+
+
+def run_apart(block: UnitBlock, root_seed: int, limit: float) -> tuple[Reply, float, int]:
+    """A task for an engine: run a unit in a process of its own on the machine where this is called.
+
+    Whatever the unit does costs nobody but that process, which is killed at the limit. Returns the reply, seconds, and
+    the processes that it took.
+    """
+    attempts = 0
+    while True:
+        attempts += 1
+        worker = Worker()
+        try:
+            worker.assign(root_seed, block.unit)
+            while worker.unit is not None:
+                left = limit - worker.seconds
+                if left <= 0:
+                    return timed_out(limit), worker.seconds, attempts
+                if wait([worker.connection], timeout=left) and (reply := worker.receive()) is not None:
+                    return reply, worker.seconds, attempts
+        except EOFError:
+            code = worker.buried()
+            if attempts == ATTEMPTS:
+                failed = {"outcome": "failed", "reason": "killed", "detail": cause(code)}
+                return Reply(failed, {}), worker.seconds, attempts
+        finally:
+            worker.kill()
+
+
+def timed_out(limit: float) -> Reply:
+    """What is recorded of a unit that took longer."""
+    return Reply({"outcome": "failed", "reason": "timeout", "limit": limit}, {})
+
+
+def cause(code: int | None) -> str:
+    """What ended a process, for people; the kernel sends SIGKILL when memory runs out."""
+    if code is None or code >= 0:
+        return f"exit code {code}"
+    name = signal.Signals(-code).name
+    return f"{name}, perhaps out of memory" if name == "SIGKILL" else name
 
 
 # --- inside the child ------------------------------------------------------------------------------------
