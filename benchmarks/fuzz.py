@@ -45,7 +45,10 @@ BLOCK = 250
 """Files that a process is given at a time."""
 
 HANGS = 30.0
-"""Seconds with one file after which a process is killed; also how long it may take to begin."""
+"""Seconds with one file after which a process is killed."""
+
+BEGINS = 300.0
+"""Seconds after which a process must have begun: kernels may have to be compiled."""
 
 TOKENS = (
     b"", b"\0", b'"', b'""', b"'", b",", b";", b"\t", b"\n", b"\r", b"\r\n", b"\n\n",
@@ -215,7 +218,7 @@ class _Worker:
         """Whether it has been at one file, or at beginning, for too long."""
         if self.at[0] != self._seen:
             self._seen, self._since = self.at[0], time.monotonic()
-        return time.monotonic() - self._since > HANGS
+        return time.monotonic() - self._since > (BEGINS if self.numbers is None else HANGS)
 
     def end(self) -> None:
         self.process.kill()
@@ -243,7 +246,7 @@ class _Watch:
                 if worker.connection in ready:
                     self._listen(worker)
                 elif worker.hangs():
-                    self._replace(worker, f"hangs for {HANGS:.0f} s")
+                    self._replace(worker, "hangs")
             if time.monotonic() - told > TOLD_EVERY:
                 told = time.monotonic()
                 count = sum(self.report.outcomes.values())

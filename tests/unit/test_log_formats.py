@@ -348,6 +348,25 @@ def test_c2_archives_that_unpack_to_far_more_are_refused(tmp_path: Path) -> None
     assert run.stdout.endswith("True True\n")
 
 
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs /proc")
+def test_damaged_streams_leave_no_memory_behind(tmp_path: Path) -> None:
+    """Each took as much as a block has, which after some thousand files was all that there is."""
+
+    def megabytes() -> float:
+        status = Path("/proc/self/status").read_text()
+        return int(re.search(r"VmSize:\s+(\d+)", status)[1]) / 1024  # type: ignore[index]
+
+    good = pa.compress(b"action,observation\na,b\n" * 20, "zstd", asbytes=True)
+    path = tmp_path / "log.csv.zst"
+    path.write_bytes(good[:4] + bytes([good[4] ^ 255]) + good[5:])
+    for files in (20, 400):
+        before = megabytes()
+        for _ in range(files):
+            with pytest.raises(DataError, match="cannot be unpacked"):
+                read_log(path)
+    assert megabytes() - before < 50
+
+
 @pytest.mark.parametrize("ending", [".gz", ".zst"])
 def test_a31_text_that_unpacks_to_far_more_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str

@@ -31,7 +31,7 @@ def _zstd(handle: BinaryIO, where: str) -> Any:
     if library is not None:
         return library.ZstdFile(handle)
     pa = arrow_library(f"{where}: to unpack zstd")
-    return pa.CompressedInputStream(pa.OSFile(where), "zstd")  # it would close our handle
+    return _Filled(pa.CompressedInputStream(pa.OSFile(where), "zstd"))  # it would close our handle
 
 
 @cache
@@ -42,6 +42,18 @@ def _zstd_library() -> Any:
     except ImportError:
         return None
     return zstd
+
+
+class _Filled:
+    """Reads into memory of ours: what pyarrow takes to return bytes in, it loses where the stream is damaged."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def read(self, wanted: int) -> bytes:
+        memory = bytearray(wanted)
+        count = self._stream.readinto(memory)
+        return bytes(memoryview(memory)[:count])
 
 
 class _Unpacked:

@@ -120,8 +120,6 @@ class SymbolTable:
     """The distinct cells of a column, numbered as they appear, and the line where each was first seen."""
 
     def __init__(self) -> None:
-        self.tokens = _Texts(self)
-        self.seen = _Lines(self)
         self._counts = np.zeros(text.COLUMNS + 2, dtype=np.int64)
         self._symbols = np.zeros((1 << 10, 6), dtype=np.int64)
         self._arena = np.zeros(1 << 14, dtype=np.uint8)
@@ -130,6 +128,14 @@ class SymbolTable:
     @property
     def size(self) -> int:
         return int(self._counts[text.SYMBOLS])
+
+    @property
+    def tokens(self) -> Sequence[str]:
+        return _Texts(self)
+
+    @property
+    def seen(self) -> Sequence[int]:
+        return _Lines(self)
 
     def cell(self, code: int) -> bytes:
         """The bytes of a symbol."""
