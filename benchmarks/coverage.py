@@ -37,7 +37,7 @@ GROUPS = ("truth", "search", "information", "design")
 STEPS = (10_000, 100_000)
 BATCHES = {"truth": 50, "search": 20}
 LOGS_IN_A_BATCH = {"truth": 10, "search": 5}
-PLANS_IN_A_BATCH = {"truth": 2, "search": 2}
+PLANS_IN_A_BATCH = {"truth": 4, "search": 2}
 """Logs of a batch for which a plan is made too: its return in many models takes longer than all the rest."""
 
 LEAST, MOST = 0.87, 0.93
@@ -103,13 +103,16 @@ def _units(group: str, arguments: argparse.Namespace | None) -> list[Unit]:
 def _design_units() -> list[Unit]:
     return [
         Unit(
-            f"design.{system}.{batch:02d}",
+            f"design.{system}.{steps}.{by.replace(' ', '-')}.{batch:02d}",
             coverage_units.designed,
-            {"system": system, "batch": batch, "logs": DESIGN_LOGS, "shares": list(SHARES)},
+            {
+                "system": system, "steps": steps, "by": by, "batch": batch,
+                "logs": DESIGN_LOGS, "shares": list(SHARES),
+            },
         )
         for batch in range(DESIGN_BATCHES)
-        for system in DESIGNS
-    ]
+        for system, steps, by in DESIGNS
+    ]  # fmt: skip
 
 
 # --- reports ---------------------------------------------------------------------------------------------
@@ -172,8 +175,8 @@ def _design(rows: Rows) -> None:
         "| system | action frequencies | worth, predicted | steps | share of its steps | error ÷ that of uniform |"
     )
     print("|---|---|---|---|---|---|")
-    for system in DESIGNS:
-        here = [row for row in rows if row["system"] == system]
+    for kind in DESIGNS:
+        here = [row for row in rows if (row["system"], row["steps"], row["by"]) == kind]
         if not here:
             continue
         uniform = np.mean([row["uniform"] for row in here])
@@ -182,7 +185,7 @@ def _design(rows: Rows) -> None:
         first = here[0]
         listing = ", ".join(f"{share:.0%}: {ratio:.3f}" for share, ratio in ratios.items())
         print(
-            f"| {system} | {first['policy']} | {first['worth']:.2f} | {first['steps']} | "
+            f"| {first['system']} | {first['policy']} | {first['worth']:.2f} | {first['steps']} | "
             f"{f'{min(enough):.0%}' if enough else 'more'} ({len(here)} logs) | {listing} |"
         )
     print("\nwanted: at most 70 % at one of them, never more than 105 %")

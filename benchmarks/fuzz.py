@@ -8,12 +8,15 @@
 
 What is mutated is in ``fuzz_logs.py`` and ``fuzz_models.py``. What is read must come back when it is written and read
 again. A fault is an exception that is not declared, a model that does not come back, a file that takes more
-than two seconds, or a process that grows beyond 512 MB; the file is kept beside the report and the exit code is 1.
+than two seconds, a process that grows beyond 512 MB, or one that dies or hangs; the file is kept beside the report and
+the exit code is 1. Files are read by processes of their own (``--workers``), many by each, which a parent watches.
 """
 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
+import os
 import random
 import resource
 import sys
@@ -21,19 +24,31 @@ import tempfile
 import time
 import traceback
 import warnings
+import zlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from typing import Any
 
 SLOW = 2.0
 LARGE = 512.0
 ADDRESSES = 8 << 30
 """Bytes that the process may ask for: what a file declares may be huge, and no file gets that much."""
 
-TOLD_EVERY = 100_000
-"""Files, after which it is told how far it has come."""
+TOLD_EVERY = 60.0
+"""Seconds, after which it is told how far it has come."""
+
+BLOCK = 250
+"""Files that a process is given at a time."""
+
+HANGS = 30.0
+"""Seconds with one file after which a process is killed."""
+
+BEGINS = 300.0
+"""Seconds after which a process must have begun: kernels may have to be compiled."""
 
 TOKENS = (
     b"", b"\0", b'"', b'""', b"'", b",", b";", b"\t", b"\n", b"\r", b"\r\n", b"\n\n",
@@ -53,10 +68,18 @@ class Report:
     outcomes: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
     slowest: tuple[float, str] = (0.0, "none")
+    megabytes: float = 0.0
+    """The most memory that a process has had."""
 
     def add(self, name: str, outcome: str, seconds: float) -> None:
         self.outcomes[outcome] += 1
         self.slowest = max(self.slowest, (seconds, name))
+
+    def join(self, other: Report) -> None:
+        self.outcomes += other.outcomes
+        self.faults += other.faults
+        self.slowest = max(self.slowest, other.slowest)
+        self.megabytes = max(self.megabytes, other.megabytes)
 
 
 @dataclass(frozen=True)
@@ -125,35 +148,161 @@ def run(
     *,
     only: int | None = None,
     seconds: float = float("inf"),
+    workers: int = 1,
 ) -> Report:
-    """Make and read the files one by one, of each format as many as asked for or as fit into its seconds."""
+    """Make and read the files, of each format as many as asked for or as fit into its seconds."""
     report = Report()
     for name in names:
-        kind = formats()[name]
-        bases = kind.bases(folder)
-        for data in bases:  # compiles what reads a file, which is not the fault of a file
-            path = folder / f"base{kind.ending}"
-            path.write_bytes(data)
-            kind.attempt(path, base=data, rng=random.Random(0))
-        begun = time.perf_counter()
-        for number in range(files) if only is None else (only,):
-            rng = random.Random(f"{seed}:{name}:{number}")
-            base = rng.choice(bases)
-            data = kind.changed(base, rng, bases)
-            attempt = partial(kind.attempt, base=base, rng=rng)
-            add_file(report, folder / f"{number}{kind.ending}", name, data, attempt, keep)
-            taken = time.perf_counter() - begun
-            if (number + 1) % TOLD_EVERY == 0:
-                print(
-                    f"{name}: {number + 1} files, {taken:.0f} s, peak {peak_megabytes():.0f} MB", flush=True
-                )
-            if taken > seconds:
-                break
+        numbers = (0, files) if only is None else (only, only + 1)
+        report.join(_Watch(Job(name, seed, folder, keep), numbers, seconds, workers).finished())
     return report
 
 
+@dataclass(frozen=True)
+class Job:
+    """Files of one format, each of which its number determines."""
+
+    name: str
+    seed: int
+    folder: Path
+    keep: Path
+
+    def file(self, number: int, kind: Format, bases: list[bytes]) -> tuple[bytes, bytes, random.Random]:
+        """A file, what it was made from, and what is drawn further."""
+        rng = random.Random(zlib.crc32(f"{self.name}:{self.seed}".encode()) << 64 | number)
+        base = rng.choice(bases)
+        return kind.changed(base, rng, bases), base, rng
+
+
+def work(job: Job, connection: Connection, at: Any) -> None:
+    """A process: reads the files whose numbers it is sent, and says what came of them; ``at`` is the one it is at."""
+    prepare()
+    kind = formats()[job.name]
+    folder = job.folder / f"worker-{os.getpid()}"
+    folder.mkdir()
+    bases = kind.bases(folder)
+    path = folder / f"file{kind.ending}"
+    for data in bases:  # compiles what reads a file, which is not the fault of a file
+        path.write_bytes(data)
+        kind.attempt(path, base=data, rng=random.Random(0))
+    connection.send(None)
+    while (numbers := connection.recv()) is not None:
+        report = Report()
+        for number in range(*numbers):
+            at[0] = number
+            data, base, rng = job.file(number, kind, bases)
+            attempt = partial(kind.attempt, base=base, rng=rng)
+            add_file(report, path, f"{number}{kind.ending}", job.name, data, attempt, job.keep)
+        report.megabytes = peak_megabytes()
+        connection.send(report)
+
+
+class _Worker:
+    """One such process, as its parent sees it."""
+
+    def __init__(self, job: Job) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.connection, other = context.Pipe()
+        self.at = context.RawArray("q", [-1])
+        self.numbers: tuple[int, int] | None = None
+        self.process = context.Process(target=work, args=(job, other, self.at), daemon=True)
+        self.process.start()
+        other.close()
+        self._seen, self._since = -1, time.monotonic()
+
+    def give(self, numbers: tuple[int, int] | None) -> None:
+        self.numbers = numbers
+        self.connection.send(numbers)
+
+    def hangs(self) -> bool:
+        """Whether it has been at one file, or at beginning, for too long."""
+        if self.at[0] != self._seen:
+            self._seen, self._since = self.at[0], time.monotonic()
+        return time.monotonic() - self._since > (BEGINS if self.numbers is None else HANGS)
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.join()
+        self.connection.close()
+
+
+class _Watch:
+    """Gives files out to workers, gathers what came of them, and takes the place of those that die or hang."""
+
+    def __init__(self, job: Job, numbers: tuple[int, int], seconds: float, workers: int) -> None:
+        self.report = Report()
+        self._job = job
+        self._blocks = _blocks(*numbers)
+        self._again: list[tuple[int, int]] = []
+        self._workers = [_Worker(job) for _ in range(min(workers, max(1, numbers[1] - numbers[0])))]
+        self._seconds = seconds
+        self._begun: float | None = None
+
+    def finished(self) -> Report:
+        told = time.monotonic()
+        while self._workers:
+            ready = wait([worker.connection for worker in self._workers], timeout=0.5)
+            for worker in list(self._workers):
+                if worker.connection in ready:
+                    self._listen(worker)
+                elif worker.hangs():
+                    self._replace(worker, "hangs")
+            if time.monotonic() - told > TOLD_EVERY:
+                told = time.monotonic()
+                count = sum(self.report.outcomes.values())
+                print(f"{self._job.name}: {count} files, peak {self.report.megabytes:.0f} MB", flush=True)
+        return self.report
+
+    def _listen(self, worker: _Worker) -> None:
+        try:
+            said = worker.connection.recv()
+        except EOFError:
+            worker.process.join()
+            self._replace(worker, f"the process died with {worker.process.exitcode}")
+            return
+        if said is not None:
+            self.report.join(said)
+        self._begun = self._begun or time.monotonic()  # the seconds are those of reading
+        numbers = self._next()
+        worker.give(numbers)
+        if numbers is None:
+            worker.process.join()
+            self._workers.remove(worker)
+
+    def _next(self) -> tuple[int, int] | None:
+        if self._begun is not None and time.monotonic() - self._begun > self._seconds:
+            return None
+        return self._again.pop() if self._again else next(self._blocks, None)
+
+    def _replace(self, worker: _Worker, what: str) -> None:
+        """Keep the file that it was reading, and let another read the rest."""
+        worker.end()
+        self._workers.remove(worker)
+        if worker.numbers is None:
+            self.report.faults.append(f"{self._job.name}: {what} before it read a file")
+            return
+        kind = formats()[self._job.name]
+        number, (first, last) = worker.at[0], worker.numbers
+        data, *_ = self._job.file(number, kind, kind.bases(self._job.folder))
+        _keep(self.report, self._job.keep, f"{number}{kind.ending}", data, what)
+        self.report.add(f"{number}{kind.ending}", f"{self._job.name}: FAULT: {what}", 0.0)
+        self._again += [part for part in ((first, number), (number + 1, last)) if part[0] < part[1]]
+        self._workers.append(_Worker(self._job))
+
+
+def _blocks(first: int, last: int) -> Iterator[tuple[int, int]]:
+    for number in range(first, last, BLOCK):
+        yield number, min(number + BLOCK, last)
+
+
 def add_file(
-    report: Report, path: Path, kind: str, data: bytes, attempt: Callable[[Path], str], keep: Path
+    report: Report,
+    path: Path,
+    name: str,
+    kind: str,
+    data: bytes,
+    attempt: Callable[[Path], str],
+    keep: Path,
 ) -> None:
     """Write a file, read it, and note what came of it."""
     path.write_bytes(data)
@@ -162,12 +311,17 @@ def add_file(
         outcome = attempt(path)
     except Exception as error:
         outcome = f"FAULT: {type(error).__name__}"
-        _keep(report, keep, path.name, data, traceback.format_exc())
+        _keep(report, keep, name, data, traceback.format_exc())
     seconds = time.perf_counter() - begun
     if seconds > SLOW:
-        _keep(report, keep, path.name, data, f"took {seconds:.1f} s")
-    report.add(path.name, f"{kind}: {outcome}", seconds)
-    path.unlink()
+        _keep(report, keep, name, data, f"took {seconds:.1f} s")
+    report.add(name, f"{kind}: {outcome}", seconds)
+
+
+def prepare() -> None:
+    """What a process is that reads such files: a warning is an error, and memory has an end."""
+    warnings.simplefilter("error")
+    resource.setrlimit(resource.RLIMIT_AS, (ADDRESSES, ADDRESSES))
 
 
 def _keep(report: Report, keep: Path, name: str, data: bytes, what: str) -> None:
@@ -186,15 +340,16 @@ def run_bits(folder: Path, keep: Path, stride: int) -> Report:
             for bit in range(0, 8 * len(data), stride):
                 flipped = bytearray(data)
                 flipped[bit // 8] ^= 1 << bit % 8
-                path = folder / f"{number}-{bit}.{name}"
                 add_file(
                     report,
-                    path,
+                    folder / f"flipped.{name}",
+                    f"{number}-{bit}.{name}",
                     name,
                     bytes(flipped),
                     partial(flipped_outcome, data=data),
                     keep,
                 )
+    report.megabytes = peak_megabytes()
     return report
 
 
@@ -213,9 +368,9 @@ def main() -> int:
     parser.add_argument("--bits", action="store_true", help="flip bits instead")
     parser.add_argument("--stride", type=int, default=1, help="flip every so many bits")
     parser.add_argument("--keep", type=Path, default=Path("out/fuzz"), help="where files with faults go")
+    parser.add_argument("--workers", type=int, default=1, help="processes that read files")
     given = parser.parse_args()
-    warnings.simplefilter("error")
-    resource.setrlimit(resource.RLIMIT_AS, (ADDRESSES, ADDRESSES))
+    prepare()
     warm = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=warm if warm.is_dir() else None) as name:
         folder = Path(name)
@@ -231,6 +386,7 @@ def main() -> int:
                 given.keep,
                 only=given.only,
                 seconds=given.seconds,
+                workers=given.workers,
             )
         seconds = time.perf_counter() - begun
     return told(report, seconds)
@@ -249,12 +405,11 @@ def told(report: Report, seconds: float) -> int:
     """Print the report; 1 if there was a fault."""
     for outcome, count in sorted(report.outcomes.items()):
         print(f"{count:9d}  {outcome}")
-    megabytes = peak_megabytes()
     slowest, name = report.slowest
-    print(f"{sum(report.outcomes.values())} files in {seconds:.0f} s, peak {megabytes:.0f} MB")
+    print(f"{sum(report.outcomes.values())} files in {seconds:.0f} s, peak {report.megabytes:.0f} MB")
     print(f"slowest: {name}, {slowest:.2f} s")
-    if megabytes > LARGE:
-        report.faults.append(f"the process grew to {megabytes:.0f} MB")
+    if report.megabytes > LARGE:
+        report.faults.append(f"a process grew to {report.megabytes:.0f} MB")
     for fault in report.faults[:10]:
         print(f"FAULT {fault}")
     print(f"{len(report.faults)} faults")

@@ -16,7 +16,7 @@ from unlatch.errors import UnlatchError
 @cache
 def log_bases(folder: Path) -> list[tuple[bytes, dict[str, Any]]]:
     """Logs with every kind of column, the forms that text can take, and how to read them."""
-    tiger = simulate(domains.tiger(), 60, episodes=3, rng=0)
+    tiger = simulate(domains.tiger(), 8, episodes=3, rng=0)
     written = _bytes_of(folder / "base.csv", lambda path: write_log(path, tiger))
     rows = [b"action,observation,reward,episode,probability"]
     rows += [b"%d,o%d,%d.5,%d,0.%d" % (i % 3, i % 2, i % 4, i // 20, 1 + i % 9) for i in range(60)]

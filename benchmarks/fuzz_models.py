@@ -124,10 +124,15 @@ def bases(folder: Path) -> dict[str, list[bytes]]:
         Problem(lake, discount=1.0),
         Problem(arrival, Reward.on_transitions(rng.normal(size=(2, 3, 3, 2)))),
     )
+    short = POMDP([[[0.25, 0.75], [0, 1]]], [[[0.5, 0.5], [1, 0]]], [1, 0], "arrival")
+    shortest = (
+        Problem(domains.frozen_lake(lake=["SG"], observe="column")),
+        Problem(short, Reward.on_transitions(rng.normal(size=(1, 2, 2, 2)))),
+    )
     found: dict[str, list[bytes]] = {}
     for ending in ("pomdp", "pomdpx", "json", "npz"):
         path = folder / f"base.{ending}"
-        for problem in problems:
+        for problem in shortest if ending == "pomdpx" else problems:  # an entry of POMDPX takes many words
             save_problem(path, problem)
             found.setdefault(ending, []).append(path.read_bytes())
     found["pomdp"].append(GRAMMAR)

@@ -255,12 +255,12 @@ def speed(arguments: argparse.Namespace) -> None:
             f"{median(mine):.3f}",
             f"{median(theirs):.1f}",
             f"{ratio:.0f}",
-            _verdict(ratio >= 50),
+            _verdict(ratio >= 100),
         ]
         rows.append(row)
     _table(
         f"One search on Tiger, {arguments.simulations} simulations, median of {arguments.searches}",
-        ["depth", "unlatch ms", "pomdp_py ms", "times faster", ">= 50"],
+        ["depth", "unlatch ms", "pomdp_py ms", "times faster", ">= 100"],
         rows,
     )
 
@@ -399,9 +399,10 @@ def _verdict(met: bool) -> str:
 
 
 def _milliseconds(call: Callable[[], object]) -> float:
-    begun = time.perf_counter()
+    """Of the processor: others that are busy do not count."""
+    begun = time.process_time()
     call()
-    return 1e3 * (time.perf_counter() - begun)
+    return 1e3 * (time.process_time() - begun)
 
 
 def _megabytes() -> float:

@@ -1,10 +1,10 @@
 """How fast logs are read: CSV beside pandas' default reader followed by factorize, Parquet beside pyarrow's bare read.
 
-``python benchmarks/reading.py [--rows 10000000] [--repeats 5]`` writes a log of Tiger (actions, observations) and one
-of a lake with episodes (and rewards, endings) to a temporary folder, then reads each in turns by each way, and prints
-the best of the repeats as ratios of wall time and of processor time: on a machine that others use too the second is the
-one to trust. Memory is what a fresh process needs at its peak beyond what a short log takes, for a tenth of the rows
-and for all; `read_log` returns arrays, whose size is told beside it.
+``python benchmarks/reading.py [--rows 10000000] [--repeats 5] [--parts csv ...]`` writes a log of Tiger (actions,
+observations) and one of a lake with episodes (and rewards, endings) to a temporary folder, then reads each in turns by
+each way, and prints the best of the repeats as ratios of wall time and of processor time: on a machine that others use
+too the second is the one to trust. Memory is what a fresh process needs at its peak beyond what a short log takes, for
+a tenth of the rows and for all; `read_log` returns arrays, whose size is told beside it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pandas
@@ -84,36 +85,53 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS), help="of what is measured")
     options = parser.parse_args()
+    print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        log = replace(unlatch.simulate(unlatch.domains.tiger(), options.rows, rng=1), rewards=None)
-        paths = {ending: folder / f"log{ending}" for ending in (".csv", ".parquet", ".npz")}
-        for path in paths.values():
-            unlatch.write_log(path, log)
-        episodic = folder / "episodes.csv"
-        lake = unlatch.simulate(unlatch.domains.frozen_lake(), 100, total=options.rows // 10, rng=1)
-        unlatch.write_log(episodic, lake)
-        print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
-        csv = {"pandas": by_pandas, "read_log": unlatch.read_log, "iterate_log": in_chunks}
-        compared(f"CSV, {options.rows} rows", best(csv, paths[".csv"], options.repeats), "pandas")
-        columns = episodic.open().readline().strip()
-        title = f"CSV with {columns}, {len(lake)} rows"
-        compared(title, best(csv, episodic, options.repeats), "pandas")
-        parquet = {
-            "pyarrow": lambda path: pyarrow.parquet.read_table(path),
-            "read_log": unlatch.read_log,
-            "iterate_log": in_chunks,
-        }
-        compared("Parquet", best(parquet, paths[".parquet"], options.repeats), "pyarrow")
-        small = folder / "small.csv"
-        unlatch.write_log(small, log.head(1_000))
-        for path in paths.values():
-            tenth = folder / f"tenth{path.suffix}"
-            unlatch.write_log(tenth, log.head(options.rows // 10))
+        for part in options.parts:
+            folder = Path(name) / part
+            folder.mkdir()
+            PARTS[part](folder, options.rows, options.repeats)
+
+
+def tiger(rows: int) -> unlatch.Trajectory:
+    return replace(unlatch.simulate(unlatch.domains.tiger(), rows, rng=1), rewards=None)
+
+
+def lake(rows: int) -> unlatch.Trajectory:
+    return unlatch.simulate(unlatch.domains.frozen_lake(), 100, total=rows, rng=1)
+
+
+def csv(make: Callable[[int], unlatch.Trajectory], folder: Path, rows: int, repeats: int) -> None:
+    path = folder / "log.csv"
+    unlatch.write_log(path, make(rows))
+    calls = {"pandas": by_pandas, "read_log": unlatch.read_log, "iterate_log": in_chunks}
+    compared(f"CSV with {path.open().readline().strip()}, {rows} steps", best(calls, path, repeats), "pandas")
+
+
+def parquet(make: Callable[[int], unlatch.Trajectory], folder: Path, rows: int, repeats: int) -> None:
+    path = folder / "log.parquet"
+    unlatch.write_log(path, make(rows))
+    calls = {
+        "pyarrow": lambda path: pyarrow.parquet.read_table(path),
+        "read_log": unlatch.read_log,
+        "iterate_log": in_chunks,
+    }
+    columns = ",".join(pyarrow.parquet.read_schema(path).names)
+    compared(f"Parquet with {columns}, {rows} steps", best(calls, path, repeats), "pyarrow")
+
+
+def memories(folder: Path, rows: int, repeats: int) -> None:
+    log = tiger(rows)
+    small = folder / "small.csv"
+    unlatch.write_log(small, log.head(1_000))
+    for ending in (".csv", ".parquet", ".npz"):
+        for steps in (rows // 10, rows):
+            path = folder / f"log{ending}"
+            unlatch.write_log(path, log.head(steps))
             for way in ("iterate_log", "read_log"):
-                for each in (tenth, path):
-                    memory(each, small, way)
+                memory(path, small, way)
 
 
 def memory(path: Path, small: Path, way: str) -> None:
@@ -123,6 +141,15 @@ def memory(path: Path, small: Path, way: str) -> None:
     print(
         f"memory of {way}, {path.suffix}: {peak:.0f} MB for {steps} steps, of which {held:.0f} MB are the arrays"
     )
+
+
+PARTS: dict[str, Callable[[Path, int, int], None]] = {
+    "csv": partial(csv, tiger),
+    "csv-episodes": partial(csv, lake),
+    "parquet": partial(parquet, tiger),
+    "parquet-episodes": partial(parquet, lake),
+    "memory": memories,
+}
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import numpy as np
 import unlatch
 from unlatch import POMDP, ExactPlanner, Trajectory, domains
 from unlatch.compare.bounds import ending_errors
+from unlatch.compare.match_states import aligned_rows
 from unlatch.errors import ResourceLimitError, UnlatchError
 from unlatch.study.efficiency import oracle_gaps
 from unlatch.study.held_out import chances_of_what_was_seen, one_state_chances
@@ -88,6 +89,16 @@ def matched_errors(estimate: POMDP, truth: POMDP) -> tuple[float, float]:
         unlatch.observation_l1_all(estimate, truth, order=order),
         unlatch.transition_l1(estimate, truth, order=order),
     )
+
+
+def shown_error(estimate: POMDP, truth: POMDP) -> float:
+    """The first of `matched_errors` over the rows that a log can show: on arrival no action shows a state that it never
+    leads to, and what an estimate has in that row means nothing."""
+    order = unlatch.match_states(estimate, truth)
+    learned, true = aligned_rows(estimate, truth)
+    distances = np.abs(learned.observations[:, order] - true.observations).sum(axis=2)
+    shown = truth.transitions.any(axis=1) | (truth.emission == "departure")
+    return float(distances[shown].mean())
 
 
 # --- the frozen lake -------------------------------------------------------------------------------------
@@ -334,6 +345,7 @@ def classic(parameters: Parameters, seed: np.random.SeedSequence) -> Finding:
             row["log_likelihood_gap"], row["oracle_gap"] = oracle_gaps(result.pomdp, oracle.pomdp, log)
         if result.pomdp.n_states == truth.n_states and result.pomdp.emission == truth.emission:
             row["observation_l1"], row["transition_l1"] = matched_errors(result.pomdp, truth)
+            row["shown_l1"] = shown_error(result.pomdp, truth)
         row["at_oracle"] = row["oracle_gap"] > -AT_ORACLE
         row["complete"] = result.complete
     return finding([row], watch)

@@ -37,21 +37,20 @@ from unlatch.learn.pipeline import LearnResult, learn_pomdp
 from unlatch.learn.resume import joined_logs
 from unlatch.planning.policy import Policy
 from unlatch.planning.solver import PointBasedSolver
+from unlatch.planning.tour import Tour
 
 __all__ = ["Agent", "AgentRound", "information_gain"]
 
 _BLIND = 0.3
-"""Share of the actions that are drawn uniformly, whatever is planned: a plan made with a wrong model may do the same
-for ever, and what comes of the other actions is what shows that the model is wrong."""
+"""Share of the actions that are drawn uniformly where the goal is pursued: a plan made with a wrong model may do the
+same for ever, and what comes of the other actions is what shows that the model is wrong."""
 
-_HALF = 0.5
-"""Expected nats a step at which every second stretch is for information: a model of fifty free numbers after fifty
-steps. What a plan for the goal stumbles over is what the goal needs to know. (With a tenth of it two lockboxes took 761
-and 1,713 steps, with this 761 and 761: a hint, no proof.)"""
+_BLIND_TOUR = 0.1
+"""The same on a tour, which does not stay anywhere: enough for every action to come up everywhere."""
 
-_LEAST_SHARE = 0.5
-"""Share of the stretches that are for information where the plan promises no more than one action for ever, or actions
-at random: then there is little to lose."""
+_HALF = 1 / 200
+"""Expected nats a step at which every second stretch is for information. A step tells half a nat over the uses of a
+number, so that this is where numbers were used a hundred times on average and are known to about .05."""
 
 _STRETCH = 50
 """Steps for one purpose where episodes do not end; an episode is a stretch as well."""
@@ -108,12 +107,13 @@ class Agent:
     """Acts in a system that it knows nothing of, to learn it and to reach a goal in it.
 
     It begins at random. At ``first`` steps, and whenever there are half as many more, it learns a POMDP from all of its
-    log and makes two plans: one for the goal, one for information, which is paid the nats that a step is expected to
-    tell about the model's numbers (`information_gain`). An episode, or fifty steps where episodes do not end, is for
-    the one or for the other: for information with probability g / (g + .5), where g is what a step as those of the log
-    is expected to tell, so that it comes to pursue the goal alone as the model gets certain; at least every other one
-    where the plan for the goal promises no more than one action for ever or actions at random. Three actions of ten are
-    drawn uniformly. Every action is logged with its probability.
+    log and plans for the goal in it. An episode, or fifty steps where episodes do not end, is for the goal or for
+    information. For information it makes a `Tour`: to the state that was left alone for longest, there the action that
+    is expected to tell most about the model's numbers (`information_gain`), and on. That has the probability
+    g / (g + 1/200), where g is what a step as those of the log is expected to tell, in nats: half where every number
+    was seen a hundred times; so the goal comes to be pursued alone as the model gets certain. Where the plan promises
+    no more than one action for ever or actions at random, all is for information. Three actions of ten are drawn
+    uniformly where the goal is pursued, one of ten on a tour. Every action is logged with its probability.
 
     Parameters
     ----------
@@ -191,7 +191,9 @@ class Agent:
         self.result: LearnResult | None = None
         self.policy: Policy | None = None
         self.rounds: tuple[AgentRound, ...] = ()
-        self._curious: Policy | None = None
+        self._tour: Tour | None = None
+        self._tracker: Policy | None = None
+        self._ended = False
         self._folder = None if folder is None else Path(folder)
         self.seed = _checked_seed(seed)
         self._world = _World(env, observe, action_names)
@@ -265,7 +267,7 @@ class Agent:
         known = 0 if before is None else len(before)
         rng = self._generator(known)
         saved = time.monotonic()
-        tracker: Policy | None = self.policy or self._curious
+        tracker = self._tracker
         over, stretch, length, plan = True, 0, 0, None
         shown = ""
         while known + len(recorder) < until:
@@ -277,12 +279,14 @@ class Agent:
                 over, length, stretch = False, 0, 0
             if stretch == 0:
                 plan = self._purpose(rng)
-                stretch = _STRETCH if length or self._endless(recorder) else -1
-            chances = self._chances(plan, tracker)
+                stretch = _STRETCH if length or not self._ended else -1
+            chances = self._chances(plan)
             code = int(rng.choice(len(chances), p=chances))
             name = self._world.names[code]
+            self._note(name)
             shown, reward, ended, cut = self._world.step(code)
             recorder.add(name, shown, reward, ended, float(chances[code]))
+            self._ended |= ended
             length, stretch = length + 1, stretch - 1
             over = ended or cut or length == self._cut
             if not over:
@@ -293,25 +297,31 @@ class Agent:
                 self._keep(before, recorder)
                 saved = time.monotonic()
 
-    def _endless(self, recorder: Recorder) -> bool:
-        """Whether no episode has ended so far."""
-        old = self.log is not None and self.log.terminated is not None and bool(self.log.terminated.any())
-        return not old and not any(recorder.terminated)
-
-    def _purpose(self, rng: np.random.Generator) -> Policy | None:
-        """The plan of the next stretch."""
+    def _purpose(self, rng: np.random.Generator) -> Policy | Tour | None:
+        """What the next stretch is for."""
         for_information = rng.random() < (self.rounds[-1].share if self.rounds else 1.0)
-        return self._curious if for_information or self.policy is None else self.policy
+        return self._tour if for_information or self.policy is None else self.policy
 
-    def _chances(self, plan: Policy | None, tracker: Policy | None) -> Floats:
+    def _chances(self, plan: Policy | Tour | None) -> Floats:
         """The probability of every action."""
         count = len(self._world.names)
-        if plan is None or tracker is None:
+        if plan is None or self._tracker is None:
             return np.full(count, 1 / count)
-        chances = np.full(count, _BLIND / count)
-        action = plan.model.action_names[plan.action(tracker.belief)]
-        chances[self._world.names.index(action)] += 1 - _BLIND
+        belief = self._tracker.belief
+        if self._tour is not None:
+            self._tour.visit(belief)
+        blind = _BLIND_TOUR if isinstance(plan, Tour) else _BLIND
+        chances = np.full(count, blind / count)
+        action = self._tracker.model.action_names[plan.action(belief)]
+        chances[self._world.names.index(action)] += 1 - blind
         return chances
+
+    def _note(self, action: str) -> None:
+        """The tour wants to know what was done, also where it did not lead."""
+        if self._tour is not None and self._tracker is not None:
+            names = self._tracker.model.action_names
+            if action in names:
+                self._tour.took(self._tracker.belief, names.index(action))
 
     def _generator(self, steps: int) -> np.random.Generator:
         """What is drawn from here on depends on the seed and on how many steps were taken, so that an agent that goes
@@ -334,7 +344,7 @@ class Agent:
         self._save()
 
     def _planned(self) -> AgentRound:
-        self.policy = self._curious = None
+        self.policy = self._tour = self._tracker = None
         if self.result is None:
             return AgentRound(len(self), None, None, 1.0, None, None)
         assert self.log is not None
@@ -343,14 +353,15 @@ class Agent:
         gains = information_gain(model, counts)
         visits = counts.transitions.sum(axis=2)
         gain = float((gains * visits).sum() / max(visits.sum(), 1.0))
-        self._curious = _plan(Problem(model, Reward.on_transitions(gains), discount=self._discount))
+        self._tour = Tour(model, gains, visits)
         problem = self._problem(model)
         if problem is None:
+            self._tracker = _follower(model)
             return AgentRound(len(self), model.n_states, gain, 1.0, None, None)
-        self.policy = _plan(problem)
+        self.policy = self._tracker = _plan(problem)
         share = gain / (gain + _HALF)
         if self.policy.lower <= _without_a_plan(problem) + _CLOSE * problem.resolved.scale:
-            share = max(share, _LEAST_SHARE)
+            share = 1.0  # there is nothing to lose
         return AgentRound(len(self), model.n_states, gain, share, self.policy.lower, self.policy.upper)
 
     def _problem(self, model: POMDP) -> Problem | None:
@@ -395,6 +406,7 @@ class Agent:
             self._save()
         if (self._folder / "log.npz").exists():
             self.log = read_log(self._folder / "log.npz")
+            self._ended = self.log.terminated is not None and bool(self.log.terminated.any())
 
 
 def _checked_goal(goal: Reward | None) -> Reward | None:
@@ -469,6 +481,12 @@ def _plan(problem: Problem) -> Policy:
     solver = PointBasedSolver(problem)
     solver.run(gap=_CLOSE * problem.resolved.scale, max_backups=_BACKUPS)
     return solver.policy()
+
+
+def _follower(model: POMDP) -> Policy:
+    """What follows the belief where there is no goal to plan for."""
+    nothing = Reward.on_transitions(np.zeros((model.n_actions, model.n_states)))
+    return PointBasedSolver(Problem(model, nothing)).policy()
 
 
 def _without_a_plan(problem: Problem) -> float:

@@ -50,7 +50,7 @@ def test_informed_bound_equals_twin(model, version):
     own = model_of(problem)
     worth, later = np.zeros_like(own.rewards), np.zeros_like(own.rewards)
     for _ in range(4):
-        step(own, later, worth)
+        step(own, later, worth, 1, 0.0)
         later = worth.copy()
     events = events_of(model)
     assert np.allclose(worth, naive.informed_bound(events.updates, own.rewards, 0.9, 4))
@@ -62,11 +62,11 @@ def test_certain_and_blind_steps(version):
     moves = domains.tmaze().transitions
     later = np.arange(4.0)
     values = np.zeros(4)
-    version(pointbased.certain_step)(own, later, values)
+    version(pointbased.certain_step)(own, later, values, 1, 0.0)
     assert np.allclose(values, (own.rewards + 0.9 * moves @ later).max(axis=0))
     blind_later = np.arange(16.0).reshape(4, 4)
     blind = np.zeros((4, 4))
-    version(pointbased.blind_step)(own, blind_later, blind)
+    version(pointbased.blind_step)(own, blind_later, blind, 1, 0.0)
     assert np.allclose(blind, own.rewards + 0.9 * np.einsum("ast,at->as", moves, blind_later))
 
 

@@ -101,7 +101,7 @@ def test_every_word_is_read_back_as_its_steps() -> None:
     for few in (50, 400, words.FEW):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(words, "FEW", few)
-            patch.setattr(words, "ROOM", 2 * few)
+            patch.setattr(words, "STEPS_PER_WORD", 1)
             found = words.words_of(symbols, begins, 5)
         spelled, starts = [], []
         for number, begin in zip(found.numbers.tolist(), found.begins.tolist(), strict=True):

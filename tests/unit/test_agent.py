@@ -28,7 +28,8 @@ def test_the_log_has_everything(tmp_path):
     assert log.action_names == tuple(sorted(domains.tiger().action_names))
     assert np.allclose(log.probabilities[:200], 1 / 3)  # nothing known yet
     later = np.unique(np.round(log.probabilities[200:], 9))
-    assert set(later.tolist()) <= {0.1, 0.8}  # three of ten at random, the rest as planned
+    on_tour, for_the_goal = {0.033333333, 0.933333333}, {0.1, 0.8}  # one of ten at random, or three
+    assert set(later.tolist()) <= on_tour | for_the_goal
     assert [found.steps for found in agent.rounds] == [200, 400, 500]
     assert agent.policy is not None
     assert agent.policy.model is agent.result.pomdp

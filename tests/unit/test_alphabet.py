@@ -13,6 +13,7 @@ from unlatch.core.alphabet import (
     sorted_names,
     translate,
 )
+from unlatch.core.trajectory import Trajectory
 from unlatch.errors import DataError, ResourceLimitError
 
 
@@ -81,3 +82,11 @@ def test_an_unknown_symbol_is_named_with_its_step():
         translate("action", np.array([0, 1]), ("a", "b"), ("a", "c"))
     with pytest.raises(DataError, match=r"'11', \.\.\. \(13 in all\)"):
         translate("action", np.array([0]), ("x",), tuple(str(i) for i in range(13)))
+
+
+def test_the_order_is_that_of_the_names_as_they_are_kept():
+    """A character that Unicode composes to one that sorts elsewhere."""
+    assert sorted_names(["\u4e3e", "\U0002f800"]) == ["\U0002f800", "\u4e3e"]
+    log = Trajectory.from_symbols(["\u4e3e", "\U0002f800"], ["0", "0"])
+    assert log.action_names == ("\u4e3d", "\u4e3e")
+    assert log.actions.tolist() == [1, 0]

@@ -133,6 +133,21 @@ def test_files_are_simulated_and_planned_with_as_domains_are(capfd, folder):
     assert "share of time by true state: left" in out
 
 
+@pytest.mark.compiled
+@pytest.mark.parametrize("ending", ["json", "npz", "alpha", "policyx"])
+def test_plans_are_written(capfd, folder, ending):
+    """The rewards and the discount are those of the file; what is written is read again."""
+    path = folder / f"plan.{ending}"
+    code, out, _ = call(capfd, "plan", folder / "tiger.POMDP", "--episodes", 2, "--seed", 1, "-o", path)
+    assert code == 0
+    assert "listen until one state is" in out
+    assert f"wrote {path.name}" in out.replace(str(folder) + "/", "")
+    if ending in ("json", "npz"):
+        assert unlatch.load_solution(path).lower == pytest.approx(19.37, abs=0.05)
+    else:
+        assert unlatch.load_policy(path).vectors.shape[1] == 2
+
+
 def test_show_prints_rewards_and_discount(capfd, folder):
     code, out, _ = call(capfd, "show", folder / "tiger.POMDP")
     assert code == 0

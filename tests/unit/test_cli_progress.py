@@ -7,7 +7,8 @@ import threading
 import pytest
 
 from unlatch.cli.progress import progress
-from unlatch.core.progress import report
+from unlatch.core.progress import listening, remark, report
+from unlatch.kernels import _jit
 
 
 def test_off_a_terminal_a_line_tells_stage_and_time_even_if_the_stage_is_silent(
@@ -27,6 +28,45 @@ def test_off_a_terminal_a_line_tells_stage_and_time_even_if_the_stage_is_silent(
         assert told.wait(30)
     assert any(line.startswith("searching, 3 of 40, ") and line.endswith(" s elapsed") for line in heard)
     assert capsys.readouterr().out == ""
+
+
+def test_while_kernels_are_compiled_it_says_so_and_then_where_the_work_stands(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    heard: list[str] = []
+    said = threading.Condition()
+
+    def listen(text: str) -> None:
+        with said:
+            heard.append(text.split(",")[0])
+            said.notify_all()
+
+    def await_line(beginning: str) -> None:
+        with said:
+            assert said.wait_for(lambda: heard[-1:] == [beginning], timeout=30)
+
+    monkeypatch.setattr("unlatch.cli.progress.say", listen)
+    with progress(every=0.01):
+        report("examining", 1, 2)
+        remark("compiling")
+        await_line("compiling")
+        remark(None)
+        await_line("examining")
+
+
+@pytest.mark.compiled
+def test_a_kernel_that_is_compiled_tells_whoever_listens() -> None:
+    @_jit.kernel
+    def doubled(x: float) -> float:
+        return 2 * x
+
+    remarks: list[str | None] = []
+    with listening(lambda *_: None, remarks.append):
+        assert doubled(2.0) == 4.0
+        assert doubled(3.0) == 6.0
+    assert len(remarks) == 2
+    assert str(remarks[0]).startswith("compiling")
+    assert remarks[1] is None
 
 
 def test_short_work_is_silent(capsys: pytest.CaptureFixture[str]) -> None:

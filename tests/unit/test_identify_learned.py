@@ -118,6 +118,8 @@ def test_without_a_pass_over_the_log_visits_are_averages() -> None:
     assert identify_learned(model, 100_000).identified
     few = identify_learned(model, 200)
     assert not few.identified
+    assert few.verdict == "undecided"
+    assert "numbers might predict what the 4 states do" in str(few)  # and not that they do
     assert average_support(model, 1600).of(("transitions", 0, 0, 2))[0] == 100
 
 

@@ -99,6 +99,19 @@ def test_telling_columns_that_were_not_read(tmp_path: Path, capfd: pytest.Captur
     assert "endings: 50 of 50 episodes ended for good, 0 were cut" in capfd.readouterr().out
 
 
+def test_a34_symbols_that_sound_like_a_restart() -> None:
+    steps = ["go", "go", "<Reset>"] * 20
+    one = Trajectory.from_symbols(steps, ["x", "y", "x"] * 20)
+    (said,) = inspect_log(one).suspicious
+    assert said.startswith(
+        "the action '<Reset>' stands 20 times in a single episode: if the world starts anew there"
+    )
+    several = Trajectory.from_symbols(steps, ["x", "y", "x"] * 20, episode_starts=list(range(0, 60, 3)))
+    assert inspect_log(several).suspicious == ()
+    plain = Trajectory.from_symbols(["go", "go", "stay"] * 20, ["x", "y", "x"] * 20)
+    assert inspect_log(plain).suspicious == ()
+
+
 def test_a3_logs_of_one_step_can_be_inspected(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     write_log(tmp_path / "log.npz", Trajectory([0], [0]))
     assert run(["inspect", str(tmp_path / "log.npz")]) == 0
@@ -115,7 +128,8 @@ def test_columns_by_name_and_several_of_one_observation(
     out = capfd.readouterr().out
     assert "1|red" in out
     assert "2 observations:" in out
-    assert f"next: unlatch learn {path} -o model.json" in out
+    given = f"{path} --action do --observation x --observation y"
+    assert f"next: unlatch learn {given} -o model.json" in " ".join(out.split())
 
 
 def test_whatever_read_log_reads_is_inspected(tmp_path: Path) -> None:

@@ -276,15 +276,25 @@ def test_the_only_outcome_that_there_is_needs_no_log() -> None:
 def test_what_no_log_determines_has_a_set_and_no_standard_error() -> None:
     truth = domains.unidentifiable_pair()[0]
     log = simulate(truth, 5_000, rng=0)
-    sets, examined = open_sets(truth, identify(truth, rng=0))
-    assert not examined
+    identification = identify(truth, rng=0)
+    sets, examined = open_sets(truth, identification)
     sure = replace(uncertainty(fitted(truth, log), log), open_sets=sets, examined=examined)
     found = sure.intervals()
     bounded = found.verdicts.transitions == "bounded"
     assert bounded.any()
     assert np.isnan(found.standard_errors.transitions[bounded]).all()
     np.testing.assert_array_equal(found.transitions[bounded], np.tile([0.0, 1.0], (bounded.sum(), 1)))
-    assert "identified" not in found.verdicts.transitions  # nothing is claimed of the others
+    rows = (
+        ("transitions", identification.transition_rows),
+        ("observations", identification.observation_rows),
+    )
+    for kind, words in rows:  # those that are proved all the same, and no others
+        proved = np.broadcast_to(words[..., None] == "identified", getattr(truth, kind).shape)
+        np.testing.assert_array_equal(getattr(found.verdicts, kind) == "identified", proved)
+        bounds, true = getattr(found, kind)[proved], getattr(truth, kind)[proved]
+        assert ((bounds[:, 0] <= true) & (true <= bounds[:, 1])).all()
+        assert np.median(bounds[:, 1] - bounds[:, 0]) < 0.02
+        assert (bounds[:, 1] - bounds[:, 0]).max() < 1
 
 
 def test_a_bootstrap_is_the_same_whoever_fits() -> None:
@@ -435,6 +445,26 @@ def test_a_design_gives_more_to_what_is_learned_slowly() -> None:
     np.testing.assert_array_equal(again.action_probabilities, found.action_probabilities)
 
 
+def test_a_design_by_the_last_observation_takes_what_is_unsure_there() -> None:
+    """Where the state is seen, and in each of two another action is a coin flip: as often as it pleases blindly, half
+    of the steps are lost."""
+    coin, across = [0.5, 0.5], np.eye(2)[::-1]
+    truth = POMDP(
+        transitions=np.array([[coin, across[1]], [across[0], coin]]),
+        observations=np.tile(np.eye(2), (2, 1, 1)),
+        initial=np.array([0.5, 0.5]),
+        emission="arrival",
+    )
+    assert design(truth, steps=4_000, rng=0).action_probabilities.tolist() == [0.5, 0.5]
+    found = design(truth, by="last observation", steps=4_000, rng=0)
+    assert found.action_probabilities.shape == (2, 2)
+    assert found.action_probabilities.min() >= 0.05  # a tenth stays uniform
+    assert (np.diag(found.action_probabilities) > 0.85).all()
+    assert found.worth == pytest.approx(0.95 / 0.5, rel=0.15)
+    assert str(found).startswith(f"after {truth.observation_names[0]}: {truth.action_names[0]} 0.")
+    assert len(simulate(truth, 100, policy=found.action_probabilities, rng=0)) == 100
+
+
 # --- files ---------------------------------------------------------------------------------------------------
 
 
@@ -498,6 +528,8 @@ def test_levels_methods_and_models_are_checked(tiger: LearnResult) -> None:
         bootstrap(domains.tiger(), log, kind="guess")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="criterion"):
         design(domains.tiger(), criterion="guess")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="last observation"):
+        design(domains.tiger(), by="guess")  # type: ignore[arg-type]
     with pytest.raises(NotLearnableError, match="no steps"):
         uncertainty(domains.tiger(), log.head(0))
 

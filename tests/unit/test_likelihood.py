@@ -72,6 +72,15 @@ def test_climb_goes_higher_than_em_in_fewer_passes() -> None:
     assert ascent.log_likelihood > truth.log_likelihood(log)
 
 
+def test_a_climb_says_how_fast_it_still_was() -> None:
+    likelihood = Likelihood.of(simulate(domains.directional_hallway(), 5_000, rng=1), "departure")
+    start = parameters_of(blurred(domains.directional_hallway(), 2))
+    short, whole = (climb(start, likelihood, passes=passes) for passes in (12, 300))
+    assert whole.converged
+    assert 0 <= whole.pace < 0.1 < short.pace
+    assert short.pace < whole.log_likelihood - evaluated(start, likelihood).log_likelihood
+
+
 def test_climb_keeps_zeros_and_rows() -> None:
     truth = domains.tmaze()
     ascent = climb(parameters_of(truth), Likelihood.of(simulate(truth, 5_000, rng=3), "departure"))

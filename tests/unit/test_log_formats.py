@@ -14,7 +14,7 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +26,7 @@ import unlatch
 from unlatch import Trajectory, iterate_log, read_log, write_log
 from unlatch.errors import DataError, ResourceLimitError, StorageError, UsageError
 from unlatch.files.logs import arrays, arrow, compressed, delimited
+from unlatch.files.logs.read import ReadOptions, checked_options
 
 ENDINGS = [".csv", ".csv.gz", ".parquet", ".npz"]
 
@@ -347,6 +348,25 @@ def test_c2_archives_that_unpack_to_far_more_are_refused(tmp_path: Path) -> None
     assert run.stdout.endswith("True True\n")
 
 
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs /proc")
+def test_damaged_streams_leave_no_memory_behind(tmp_path: Path) -> None:
+    """Each took as much as a block has, which after some thousand files was all that there is."""
+
+    def megabytes() -> float:
+        status = Path("/proc/self/status").read_text()
+        return int(re.search(r"VmSize:\s+(\d+)", status)[1]) / 1024  # type: ignore[index]
+
+    good = pa.compress(b"action,observation\na,b\n" * 20, "zstd", asbytes=True)
+    path = tmp_path / "log.csv.zst"
+    path.write_bytes(good[:4] + bytes([good[4] ^ 255]) + good[5:])
+    for files in (20, 400):
+        before = megabytes()
+        for _ in range(files):
+            with pytest.raises(DataError, match="cannot be unpacked"):
+                read_log(path)
+    assert megabytes() - before < 50
+
+
 @pytest.mark.parametrize("ending", [".gz", ".zst"])
 def test_a31_text_that_unpacks_to_far_more_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
@@ -485,6 +505,13 @@ def test_look_alikes_in_different_files(tmp_path: Path) -> None:
         read_log([one, two])
 
 
+def test_a_dataset_of_minari_is_read_by_another_door() -> None:
+    with pytest.raises(
+        UsageError, match=r"from_minari\('D4RL/door-v2'\).*unlatch record minari:D4RL/door-v2"
+    ):
+        read_log("minari:D4RL/door-v2")
+
+
 def test_an_empty_folder(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="the folder holds no table"):
         read_log(tmp_path)
@@ -552,6 +579,25 @@ def test_p9_windows_are_the_same_however_a_log_is_cut(tmp_path: Path) -> None:
 def test_options_of_chunks(options: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         list(iterate_log(io.BytesIO(b"action,observation\na,b\n"), **options))
+
+
+def test_options_that_are_handed_on_are_those_of_reading() -> None:
+    declared = get_type_hints(read_log)
+    assert get_type_hints(ReadOptions) == {name: declared[name] for name in read_log.__kwdefaults__}
+    assert checked_options({}) == read_log.__kwdefaults__
+
+
+@pytest.mark.parametrize("option", ["header", "sort", "continued", "strict"])
+@pytest.mark.parametrize("read", [read_log, unlatch.inspect_log, lambda *a, **k: list(iterate_log(*a, **k))])
+def test_what_is_neither_true_nor_false_is_no_answer(read: Any, option: str) -> None:
+    with pytest.raises(UsageError, match=f"{option} must be True or False, got 'no'"):
+        read(io.BytesIO(b"action,observation\na,b\n"), **{option: "no"})
+
+
+def test_an_option_that_there_is_not() -> None:
+    for read in (unlatch.inspect_log, iterate_log):
+        with pytest.raises(UsageError, match="no option 'actions'; there are action"):
+            read(io.BytesIO(b"action,observation\na,b\n"), actions="a")
 
 
 def test_what_is_wrong_with_the_whole_comes_after_the_last_chunk() -> None:

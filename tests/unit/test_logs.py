@@ -516,6 +516,52 @@ def test_episode_that_comes_back(read: Any) -> None:
     assert "line 5, column 'episode': an episode that had ended goes on" in message
 
 
+@pytest.mark.parametrize(
+    ("names", "comes_back"),
+    [
+        ([0, 1, 2, 10, 11, 40], 2),
+        ([5, 3, 4], 5),
+        (["1", "01", "x", "2", ""], "01"),
+        (["9" * 18, "9" * 19, "9" * 25], "9" * 18),
+        ([7, "x", 8, 9], 7),
+    ],
+)
+def test_names_of_episodes_of_any_form(read: Any, names: list[Any], comes_back: Any) -> None:
+    """By their numbers while these rise, else by their texts: nothing is mixed up when it changes."""
+    rows = [(name, step) for name in names for step in range(300)]
+    text = "action,observation,episode\n" + "".join(f"a,{step % 7},{name}\n" for name, step in rows)
+    assert read(text).episode_starts.tolist() == list(range(0, len(rows), 300))
+    assert read(text.replace("\n", "\r\n")) == read(text)
+    message = refusal(read, text + f"a,1,{comes_back}\n")
+    assert f"line {len(rows) + 2}, column 'episode': an episode that had ended goes on" in message
+
+
+def test_many_different_cells(read: Any) -> None:
+    """More than the quick tables have room for at first, or at all."""
+    count = 20_000
+    names = [f"o{(7919 * i) % 3000}" + "x" * (i % 3000 == 5) * 30 for i in range(count)]
+    rewards = [f"{i / 8 if i > 400 else 1}" for i in range(count)]
+    head = "action,observation,reward,episode\n"
+    rows = [f"a{i % 3},{names[i]},{rewards[i]},{i // 1000}\n" for i in range(count)]
+    log = read(head + "".join(rows))
+    assert [log.observation_names[o] for o in log.observations] == names
+    assert log.rewards is not None
+    assert log.rewards.tolist() == list(map(float, rewards))
+    for row in (100, 15_000):
+        wrong = [*rows[:row], "a,o1,1..5,0\n", *rows[row:]] if row < 1000 else [*rows[:row], "a,o1,1..5,14\n"]
+        assert f"line {row + 2}, column 'reward': '1..5' is not a finite number" in refusal(
+            read, head + "".join(wrong)
+        )
+
+
+def test_line_ends_may_change_in_the_middle(read: Any) -> None:
+    text = "action,observation,episode\r\n" + "a,x,0\r\n" * 500 + "a,y,0\n" * 500 + "b,x,1\r\n" * 500
+    log = read(text)
+    assert len(log) == 1500
+    assert log == read(text.replace("\r\n", "\n"))
+    assert "line 1502: 2 fields" in refusal(read, text + "a,b\n")
+
+
 def test_episodes_across_calls_and_blocks(read: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     content = "action,observation,reward,episode\n" + "".join(
         f"a{i % 3},o{i % 5},{i / 8},e{i // 7}\n" for i in range(500)

@@ -14,12 +14,14 @@ from unlatch.learn.likelihood.marginal import (
     choice_cost,
     complete_evidence,
     entry_prices,
+    expected_lead,
     free_parameters,
     judged,
     unseen_odds,
 )
 from unlatch.learn.likelihood.objective import Likelihood
 from unlatch.learn.likelihood.parameters import ExpectedCounts, Parameters, parameters_of
+from unlatch.learn.likelihood.split_merge import merged_states
 
 
 def urn(row: np.ndarray) -> float:
@@ -310,3 +312,24 @@ def test_states_that_the_log_tells_apart_have_all_their_names() -> None:
     likelihood = Likelihood.of(log, "departure")
     found = judged(climb(replace(parameters_of(truth), dense=True), likelihood), likelihood)
     assert found.complete == pytest.approx(complete_evidence(found.ascent.counts), abs=0.1)
+
+
+def test_the_lead_on_more_steps_is_told_from_fewer() -> None:
+    """The true T-Maze beside one whose corridors are one: what it leads by on five times the steps."""
+    truth = domains.tmaze()
+    log = simulate(truth, 25_000, rng=0)
+    whole = parameters_of(truth)
+    one_corridor = merged_states(whole, [(0, 1), (2, 3)], np.ones(4))
+    leads = []
+    for steps in (5_000, 25_000):
+        likelihood = Likelihood.of(log.head(steps), truth.emission, truth)
+        larger, fewer = (judged(climb(start, likelihood), likelihood) for start in (whole, one_corridor))
+        leads.append(larger.score - fewer.score)
+        if steps == 5_000:
+            expected, now = expected_lead(larger, fewer, 5.0, 0.5), expected_lead(larger, fewer, 1.0, 0.5)
+            cautious = expected_lead(larger, fewer, 5.0, 2.0)
+            back, numbers = expected_lead(fewer, larger, 5.0, 0.5), larger.free - fewer.free
+    assert now == pytest.approx(leads[0])
+    assert expected == pytest.approx(leads[1], rel=0.1)
+    assert expected - cautious == pytest.approx(4 * (2.0 - 0.5) * numbers)
+    assert back == pytest.approx(-expected)

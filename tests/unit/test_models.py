@@ -10,6 +10,8 @@ import os
 import pickle
 import platform
 import resource
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -962,6 +964,38 @@ def test_c19_unreachable_states_are_noted(path: Path) -> None:
     assert loaded.diagnostics["unreachable_states"].details == {"states": ["1"]}
     save_model(path, loaded)
     assert load_model(path).diagnostics == loaded.diagnostics
+
+
+def test_c20_files_are_the_same_wherever_they_are_written(tmp_path: Path) -> None:
+    """Points, UTF-8 and line feeds, whatever the locale; line ends that somebody changed make no other model."""
+    program = (
+        "import sys, unlatch, numpy as np\n"
+        "even = np.full((1, 2, 2), 0.5)\n"
+        "model = unlatch.POMDP(even, even, [0.25, 0.75], state_names=['\\u00e9', '\\u00fc'])\n"
+        "problem = unlatch.Problem(model, unlatch.Reward.on_transitions(np.full((1, 2, 2, 2), 0.1)))\n"
+        "for ending in ('json', 'npz', 'POMDP', 'pomdpx'):\n"
+        "    unlatch.save_problem(f'{sys.argv[1]}/m.{ending}', problem)\n"
+    )
+    written = []
+    for number, setting in enumerate(
+        ({"LC_ALL": "C.UTF-8"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONIOENCODING": "latin-1"})
+    ):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        run = [sys.executable, "-c", program, folder]
+        subprocess.run(run, env={**os.environ, **setting}, check=True)
+        written.append({file.name: file.read_bytes() for file in folder.iterdir()})
+    assert written[0] == written[1]
+    for name in ("m.json", "m.POMDP", "m.pomdpx"):
+        assert b"\r" not in written[0][name]
+        assert (
+            written[0][name].isascii() or name == "m.json"
+        )  # other tools get plain names, and a table of ours
+        assert "0.25" in written[0][name].decode()
+        changed = tmp_path / name
+        changed.write_bytes(written[0][name].replace(b"\n", b"\r\n"))
+        assert unlatch.load_problem(changed).model == unlatch.load_problem(tmp_path / "0" / name).model
+        assert unlatch.load_problem(changed).model.state_names == ("é", "ü")
 
 
 def test_hand_written_file(path: Path) -> None:

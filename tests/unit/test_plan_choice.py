@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 
 import numpy as np
@@ -70,6 +71,17 @@ def test_the_name_is_the_package_and_the_function():
 
 
 @pytest.mark.compiled
+def test_without_time_there_is_still_an_action():
+    problem = Problem(domains.tmaze(6), discount=0.95)
+    found = unlatch.plan(problem, time_limit=0.0)
+    assert found.method == "search"
+    begun = time.perf_counter()
+    assert found.action() in range(4)
+    assert time.perf_counter() - begun < 1.0
+    assert unlatch.plan(problem, "point-based", time_limit=0.0).action() in range(4)
+
+
+@pytest.mark.compiled
 def test_bounds_get_tighter_where_one_acts():
     solver = PointBasedSolver(Problem(domains.tmaze(3), discount=0.95))
     solver.run(gap=0.0, max_backups=5)
@@ -102,7 +114,7 @@ def test_a_window_without_a_reward_is_told():
 @pytest.mark.compiled
 def test_a_goal_far_away_is_reached():
     lake = domains.frozen_lake(slippery=False, observe="column")
-    planner = POUCT(lake, depth="auto", simulations=200, rng=0)
+    planner = POUCT(lake, depth="auto", rng=0)
     assert planner.settings.depth == 12
     played = run_episodes(lake, planner, episodes=5, steps=12, rng=0)
     assert played.mean == 1.0

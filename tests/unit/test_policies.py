@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +10,9 @@ import pytest
 from unlatch import (
     POMDP,
     AlphaVectors,
-    Problem,
     domains,
     load_policy,
-    save_model,
     save_policy,
-    save_problem,
     to_dot,
     to_mermaid,
 )
@@ -84,75 +77,6 @@ def test_policies_too_large_and_of_other_names(tmp_path):
         load_policy(tmp_path / "a.txt")
     with pytest.raises(UsageError, match="AlphaVectors"):
         save_policy(tmp_path / "a.alpha", [[1.0]])
-
-
-# --- every writer, whole or not at all -------------------------------------------------------------------
-
-TIGER = Problem(domains.tiger())
-WRITERS = {
-    "a.POMDP": lambda path: save_problem(path, TIGER),
-    "a.pomdpx": lambda path: save_problem(path, TIGER),
-    "a.json": lambda path: save_problem(path, TIGER),
-    "a.npz": lambda path: save_problem(path, TIGER),
-    "b.npz": lambda path: save_model(path, domains.tiger()),
-    "a.alpha": lambda path: save_policy(path, PLANS),
-    "a.policyx": lambda path: save_policy(path, PLANS),
-}
-
-
-@pytest.mark.parametrize("call", ["fsync", "replace", "fchmod", "link"])
-@pytest.mark.parametrize("name", WRITERS)
-def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch, name, call):
-    path = tmp_path / name
-    path.write_bytes(b"old")
-
-    def fail(*_, **__):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(os, call, fail)
-    with pytest.raises(StorageError, match="No space left"):
-        WRITERS[name](path)
-    monkeypatch.undo()
-    assert path.read_bytes() == b"old"
-    assert [each.name for each in tmp_path.iterdir()] == [name]
-
-
-@pytest.mark.parametrize("name", WRITERS)
-def test_permissions_are_respected_by_every_writer(tmp_path, monkeypatch, name):
-    path = tmp_path / name
-    path.write_bytes(b"old")
-    monkeypatch.setattr(os, "access", lambda *_: False)
-    with pytest.raises(StorageError, match="read-only"):
-        WRITERS[name](path)
-    assert path.read_bytes() == b"old"
-    with pytest.raises(StorageError):
-        WRITERS[name](tmp_path / "nowhere" / name)
-
-
-KILLED = """
-import os, sys, unlatch
-from unlatch.files import atomic
-call, path = sys.argv[1], sys.argv[2]
-real = getattr(os, call)
-def killed(*arguments, **options):
-    os.kill(os.getpid(), 9)
-setattr(os, call, killed)
-unlatch.save_problem(path, unlatch.Problem(unlatch.domains.tiger()))
-"""
-
-
-@pytest.mark.parametrize(
-    ("name", "call"), [("a.POMDP", "fsync"), ("a.npz", "replace"), ("a.pomdpx", "fsync")]
-)
-def test_a_killed_writer_leaves_the_old_file(tmp_path, name, call):
-    path = tmp_path / name
-    path.write_bytes(b"old")
-    done = subprocess.run([sys.executable, "-c", KILLED, call, str(path)], check=False, timeout=120)
-    assert done.returncode == -9
-    assert path.read_bytes() == b"old"
-    WRITERS[name](path)  # whatever was left behind is swept
-    assert [each.name for each in tmp_path.iterdir()] == [name]
-    assert path.read_bytes() != b"old"
 
 
 # --- graphs ----------------------------------------------------------------------------------------------

@@ -66,7 +66,7 @@ def test_one_line_is_the_loop(name: str) -> None:
         (
             "minigrid",
             "MiniGrid-Empty-5x5-v0",
-            lambda o: (*o["image"][3, 5, :2].tolist(), int(o["direction"])),
+            lambda shown: view(shown),
         ),
     ],
 )
@@ -76,6 +76,68 @@ def test_environments_of_others(package: str, name: str, observe: Any) -> None:
     log = record(name, 1_000, seed=3, observe=observe)
     mapped = (lambda o: "|".join(map(str, observe(o)))) if observe else text
     assert log == by_a_loop(gymnasium.make(name), 1_000, 3, mapped)
+
+
+class Repeat(gymnasium.Env[Any, Any]):
+    """As POPGym's RepeatPrevious: a card is shown, and what is to be done is the one of some steps ago."""
+
+    observation_space = spaces.Discrete(4)
+    action_space = spaces.Discrete(4)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.cards = self.np_random.integers(4, size=12).tolist()
+        self.at = 0
+        return self.cards[0], {}
+
+    def step(self, action: Any) -> Any:
+        reward = 0.0 if self.at < 4 else (0.1 if action == self.cards[self.at - 4] else -0.1)
+        self.at += 1
+        return self.cards[self.at], reward, self.at == 11, False, {}
+
+
+class Grid(gymnasium.Env[Any, Any]):
+    """As MiniGrid's: a picture of what is ahead, a direction, and a text that is no symbol."""
+
+    observation_space = spaces.Dict(
+        {
+            "image": spaces.Box(0, 255, (7, 7, 3), np.uint8),
+            "direction": spaces.Discrete(4),
+            "mission": spaces.Text(40),
+        }
+    )
+    action_space = spaces.Discrete(7)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.direction, self.steps = int(self.np_random.integers(4)), 0
+        return self._seen(), {}
+
+    def step(self, action: Any) -> Any:
+        self.direction = (self.direction + (1 if action == 1 else -1 if action == 0 else 0)) % 4
+        self.steps += 1
+        ended = bool(self.np_random.random() < 0.1)
+        return self._seen(), float(ended), ended, not ended and self.steps == 20, {}
+
+    def _seen(self) -> dict[str, Any]:
+        image = self.np_random.integers(0, 3, (7, 7, 3)).astype(np.uint8)
+        return {"image": image, "direction": self.direction, "mission": "get to the green goal square"}
+
+
+def view(shown: Any) -> tuple[int, ...]:
+    return (*shown["image"][3, 5, :2].tolist(), int(shown["direction"]))
+
+
+@pytest.mark.parametrize(("env", "observe"), [(Repeat, None), (Grid, view)])
+def test_environments_with_the_spaces_of_others(env: Any, observe: Any) -> None:
+    log = record(env(), 1_000, seed=3, observe=observe)
+    mapped = (lambda shown: "|".join(map(str, observe(shown)))) if observe else text
+    assert log == by_a_loop(env(), 1_000, 3, mapped)
+    assert log != by_a_loop(env(), 1_000, 4, mapped)
+    assert 1 < log.terminated.sum() < log.n_episodes or env is Repeat
+    if observe:
+        with pytest.raises(UsageError, match="observe"):
+            record(env(), 10, seed=3)
 
 
 class Count(gymnasium.Env[Any, Any]):

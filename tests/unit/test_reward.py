@@ -54,10 +54,22 @@ def test_a_goal_names_something():
         Reward.on_states([0, 1])  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("key", ["left", ("left",), ("left", "end-left", 1), 3])
+@pytest.mark.parametrize("key", [("left",), ("left", "end-left", 1), ()])
 def test_rewards_on_observations_need_pairs(key):
     with pytest.raises(UsageError, match="pairs"):
         Reward.on_observations({key: 1.0})
+
+
+def test_an_observation_alone_pays_after_any_action():
+    hallway = domains.directional_hallway()
+    alone = Reward.on_observations({"end-left": 1.0}).resolve(hallway).symbols
+    every = Reward.on_observations({(action, "end-left"): 1.0 for action in hallway.action_names})
+    np.testing.assert_array_equal(alone, every.resolve(hallway).symbols)
+    assert alone.sum() == hallway.n_actions
+    with pytest.raises(UsageError, match="twice"):
+        Reward.on_observations({"end-left": 1.0, ("left", "end-left"): 2.0}).resolve(hallway)
+    with pytest.raises(UsageError, match="nowhere"):
+        Reward.on_observations({"nowhere": 1.0}).resolve(hallway)
 
 
 # --- symbols and observations -------------------------------------------------------------------------------

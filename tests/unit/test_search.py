@@ -210,7 +210,7 @@ def room_searches(layout: int) -> list[StateSearch]:
 
 
 def test_a_hypothesis_that_is_behind_waits_and_is_given_up() -> None:
-    right, wrong = room_searches(layout=1)
+    right, wrong = room_searches(layout=3)
     assert (right.hypothesis.emission, right.best.n_states) == ("arrival", 20)
     assert wrong.given_up
     assert len(wrong.rounds) < len(right.rounds)

@@ -23,7 +23,7 @@ from unlatch import (
     solve,
 )
 from unlatch.core.progress import listening
-from unlatch.errors import BeliefCollapseError, DataError, ModelFileError, UsageError
+from unlatch.errors import BeliefCollapseError, DataError, ModelFileError, RepairWarning, UsageError
 
 DISCOUNT = 0.3
 
@@ -245,6 +245,23 @@ def test_rewards_of_any_size(size):
     assert policy.lower > 0
 
 
+@pytest.mark.compiled
+def test_sums_beyond_the_largest_number_are_that():
+    """Both bounds are at the ends of what a float holds, and their distance is beyond: nothing breaks on the way."""
+    pays = Reward.on_observations({("listen", "hear-left|-1"): 1e308, ("open-left", "hear-left|10"): -1e308})
+    policy = solve(Problem(domains.tiger(), pays, discount=0.9999), time_limit=0.3)
+    assert np.isfinite([policy.lower, policy.upper]).all()
+    assert policy.action() == 0
+
+
+@pytest.mark.compiled
+def test_small_improvements_count_where_it_takes_many():
+    """With such a discount one backup does little about a gap of thousands."""
+    solver = PointBasedSolver(Problem(domains.tiger(), discount=0.999))
+    solver.run(gap=1e-3, max_backups=10_000)
+    assert solver.lower > -990  # always listening is worth -1000
+
+
 @pytest.mark.parametrize("discount", [0.0, 0.9999])
 @pytest.mark.compiled
 def test_discounts_at_the_edges(discount):
@@ -259,6 +276,7 @@ def test_the_smallest_problems():
     policy = solve(Problem(nothing, discount=0.5))
     assert policy.lower == pytest.approx(4.0, abs=1e-3)
     assert policy.action() == 0
+    assert policy.in_words() == ["always 0"]
     ends = POMDP(
         [[[0.0, 1.0], [0.0, 1.0]]], np.ones((1, 2, 1)), [1.0, 0.0], symbol_rewards=[2.0], terminal=[1]
     )
@@ -388,6 +406,8 @@ def test_words(tiger):
     names = tiger.model.action_names
     assert names[tiger.action([boundary - 0.02, 1.02 - boundary])] == "open-left"
     assert names[tiger.action([boundary + 0.02, 0.98 - boundary])] == "listen"
+    with pytest.warns(RepairWarning, match="renormalized"):  # not to one in more digits than it has
+        assert names[tiger.action(np.float32([0.99, 0.01]))] == "open-right"
 
 
 @pytest.mark.compiled

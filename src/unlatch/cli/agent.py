@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from unlatch.cli.options import OUTPUT, SEED, Number, Whole, of_an_environment
+from unlatch.cli.options import OUTPUT, SEED, Number, Whole, of_an_environment, seen
 from unlatch.cli.progress import progress
 from unlatch.errors import UnlatchError, UsageError
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     "--goal",
     "goals",
     multiple=True,
-    metavar="A=O",
-    help="Pays 1 whenever O follows action A; repeatable. By default what the system pays.",
+    metavar="O|A=O",
+    help="Pays 1 whenever O is seen, or follows action A; repeatable. By default what the system pays.",
 )
 @click.option(
     "--discount",
@@ -95,15 +95,10 @@ def _world(text: str, settings: tuple[str, ...]) -> Any:
 
 def _goal(goals: tuple[str, ...]) -> Reward | None:
     from unlatch.core.reward import Reward
-    from unlatch.show.safe import brief
 
     if not goals:
         return None
-    pairs = [goal.removeprefix("observation:").partition("=") for goal in goals]
-    for goal, (action, _, shown) in zip(goals, pairs, strict=True):
-        if not action or not shown:
-            raise UsageError(f"cannot read the goal {brief(goal)}; write ACTION=OBSERVATION")
-    return Reward.on_observations({(action, shown): 1.0 for action, _, shown in pairs})
+    return Reward.on_observations({seen(goal.removeprefix("observation:")): 1.0 for goal in goals})
 
 
 def _run(it: Agent, name: str, steps: int) -> None:

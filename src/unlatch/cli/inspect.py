@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from unlatch.cli.logs import log_options, read_input
+from unlatch.cli.logs import as_given, log_options, read_input
 from unlatch.cli.options import INPUT
 from unlatch.cli.progress import progress
 
@@ -25,6 +25,7 @@ def inspect(ctx: click.Context, /, log: Path, **options: Any) -> None:
     from unlatch.show.log_text import print_log_summary
     from unlatch.show.screen import screen
 
+    words = [str(log), *as_given(ctx)]
     with progress():
         summary = summary_of(read_input(ctx, log, options))
-    print_log_summary(screen(), summary, str(log))
+    print_log_summary(screen(), summary, words)

@@ -14,7 +14,7 @@ from unlatch.errors import StorageError, UsageError
 if TYPE_CHECKING:
     from unlatch.core.trajectory import Trajectory
 
-__all__ = ["iterate_input", "log_options", "open_input", "read_input", "reader_options"]
+__all__ = ["as_given", "iterate_input", "log_options", "open_input", "read_input", "reader_options"]
 
 _COLUMNS = (
     "action",
@@ -140,6 +140,23 @@ def open_input(ctx: click.Context, paths: Sequence[Path], options: dict[str, Any
     from unlatch.streams.source import LogFiles
 
     return LogFiles([str(path) for path in paths], **reader_options(ctx, options))
+
+
+def as_given(ctx: click.Context) -> list[str]:
+    """The options that were given to a command, as words to give them to another."""
+    words = []
+    for option in ctx.command.params:
+        name = option.name or ""
+        is_given = ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+        if not isinstance(option, click.Option) or not is_given:
+            continue
+        value = ctx.params[name]
+        if option.is_flag:
+            words.append(option.opts[0])
+        else:
+            values = value if option.multiple else [value]
+            words += [word for one in values for word in (option.opts[0], str(one))]
+    return words
 
 
 def reader_options(ctx: click.Context, options: dict[str, Any]) -> dict[str, Any]:

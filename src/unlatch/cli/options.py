@@ -9,9 +9,20 @@ from typing import Any, TypeVar
 
 import click
 
+from unlatch.errors import UsageError
 from unlatch.show.safe import brief
 
-__all__ = ["INPUT", "OUTPUT", "SEED", "Depth", "Number", "Whole", "of_an_engine", "of_an_environment"]
+__all__ = [
+    "INPUT",
+    "OUTPUT",
+    "SEED",
+    "Depth",
+    "Number",
+    "Whole",
+    "of_an_engine",
+    "of_an_environment",
+    "seen",
+]
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -71,6 +82,14 @@ class Number(click.ParamType):  # type: ignore[type-arg]
 SEED = Whole(0, 2**63 - 1)
 INPUT = click.Path(path_type=Path)
 OUTPUT = click.Path(path_type=Path)
+
+
+def seen(text: str) -> tuple[str, str] | str:
+    """What a goal ``observation:...`` speaks of: ``ACTION=OBSERVATION``, or an observation after any action."""
+    action, separator, observation = text.partition("=")
+    if not text or (separator and not (action and observation)):
+        raise UsageError(f"cannot read {brief(text)}; write OBSERVATION or ACTION=OBSERVATION")
+    return (action, observation) if separator else text
 
 
 def of_an_environment(command: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from unlatch.cli.options import SEED, Depth, Number, Whole
+from unlatch.cli.options import OUTPUT, SEED, Depth, Number, Whole, seen
 from unlatch.cli.progress import progress
 from unlatch.errors import UsageError
 from unlatch.show.safe import brief
@@ -27,6 +27,7 @@ _GOALS = """\
 Goals (repeat --goal to reward several):
   state:NAME            leaving a state, by its name or number
   cell:K                leaving any state of a cell of the observability partition
+  observation:O         seeing O
   observation:A=O       seeing O after action A
   where:A=O,B=P         leaving the states whose likeliest observations are O under A, P under B
   ambiguous             leaving the state whose observations are the most random
@@ -35,13 +36,23 @@ Goals (repeat --goal to reward several):
 _LONGEST_GOAL = 2000
 """Characters; a name has 256 bytes at most."""
 
+_MOST_STATES = 20
+"""States whose shares of time fit on a screen."""
+
+_WHOLE, _FOR_OTHERS = (".json", ".npz"), (".alpha", ".policy", ".policyx")
+"""Endings of files that hold a plan with its problem and bounds, and of those that other solvers read."""
+
 
 @click.command(epilog=_GOALS)
 @click.argument("model")
 @click.option(
     "--goal", "goals", multiple=True, metavar="GOAL", help="What to pursue, +1 each time; see below."
 )
-@click.option("--reward", type=click.Choice(["learned"]), help="Pursue the rewards that were logged.")
+@click.option(
+    "--reward",
+    type=click.Choice(["learned"]),
+    help="Pursue the rewards that the model knows; so by default where no goal is named.",
+)
 @click.option(
     "--steps", type=Whole(), default=10, show_default=True, help="Steps of an episode; the most, if it ends."
 )
@@ -64,9 +75,8 @@ _LONGEST_GOAL = 2000
 @click.option(
     "--discount",
     type=Number(),
-    default=1.0,
-    show_default=True,
-    help="What a reward a step later counts for. Below 1 the plan is made for ever, else for --steps.",
+    help="What a reward a step later counts for. Below 1 the plan is made for ever, else for --steps.  [default: what "
+    "the file of a problem says, else 1]",
 )
 @click.option(
     "--time-limit",
@@ -80,6 +90,12 @@ _LONGEST_GOAL = 2000
 @click.option("--exploration", help="auto, or a number; the paper's is 2 (pouct).  [default: auto]")
 @click.option("--allow-untried", is_flag=True, help="Also choose actions that the log never tried.")
 @click.option("--seed", type=SEED, help="Seed; drawn and printed if not given.")
+@click.option(
+    "-o",
+    "--output",
+    type=OUTPUT,
+    help="Where to write a point-based plan: .json or .npz with both bounds, .alpha, .policy or .policyx for others.",
+)
 def plan(model: str, goals: tuple[str, ...], reward: str | None, world: str | None, **options: Any) -> None:
     """Plan with MODEL (a model file or a domain) towards a goal, act in the true system, and report how it went."""
     from unlatch.core.random import resolve_rng
@@ -87,12 +103,15 @@ def plan(model: str, goals: tuple[str, ...], reward: str | None, world: str | No
     from unlatch.planning.episodes import run_episodes
     from unlatch.show.screen import screen
 
-    if bool(goals) == (reward is not None):
-        raise UsageError("name either a goal (--goal ...) or --reward learned")
+    if goals and reward is not None:
+        raise UsageError("name either a goal (--goal ...) or --reward learned, not both")
+    _check_output(options["output"])
     for goal in goals:
         if len(goal) > _LONGEST_GOAL:
             raise UsageError(f"the goal {brief(goal)} is longer than {_LONGEST_GOAL} characters")
-    agent, states = _agent_model(model, options["using"])
+    agent, states, discount = _agent_model(model, options["using"])
+    if options["discount"] is None:
+        options["discount"] = 1.0 if discount is None or goals else discount
     truth = _world(world, model)
     pursued = _reward(goals, agent)
     judged = _judge(goals, agent, states, truth)
@@ -122,32 +141,36 @@ def plan(model: str, goals: tuple[str, ...], reward: str | None, world: str | No
             f"{int(played.collapses.sum())} observations were impossible under the model; the belief went on from what "
             "each of them alone tells"
         )
+    if options["output"] is not None:
+        _write(options["output"], planner)
+        output.print(f"wrote {options['output']}")
 
 
 # --- what plans, where, for what -----------------------------------------------------------------------
 
 
-def _agent_model(text: str, using: str) -> tuple[POMDP | PartitionModel | PSR, POMDP | None]:
-    """What the planner sees, and the POMDP with the same states, if there is one, to find them again by."""
+def _agent_model(text: str, using: str) -> tuple[POMDP | PartitionModel | PSR, POMDP | None, float | None]:
+    """What the planner sees, the POMDP with the same states, if there is one, to find them again by, and the file's
+    discount."""
     from unlatch.cli.simulate import domain_or_model, pomdp_that_pays
     from unlatch.core.partition_model import PartitionModel
     from unlatch.files.models.doors import load_model
 
     if not Path(text).suffix:
         pomdp = domain_or_model(text)
-        return (pomdp.to_psr() if using == "psr" else pomdp), pomdp
+        return (pomdp.to_psr() if using == "psr" else pomdp), pomdp, None
     saved = load_model(Path(text))
     if saved.pomdp is not None and saved.reward is not None:  # a problem, as .POMDP files hold it
         pomdp = pomdp_that_pays(saved)
-        return (pomdp.to_psr() if using == "psr" else pomdp), pomdp
+        return (pomdp.to_psr() if using == "psr" else pomdp), pomdp, saved.discount
     if using == "pomdp":
-        return saved.model, saved.pomdp
+        return saved.model, saved.pomdp, saved.discount
     psr = saved.psr if saved.psr is not None else saved.model.to_psr()
     if using == "psr":
-        return psr, None
+        return psr, None, saved.discount
     if saved.partition is None:
         raise UsageError(f"{text} holds no partition; plan with --using pomdp or psr")
-    return PartitionModel(psr, saved.partition), saved.pomdp
+    return PartitionModel(psr, saved.partition), saved.pomdp, saved.discount
 
 
 def _world(text: str | None, model: str) -> POMDP:
@@ -204,10 +227,13 @@ def _reward(goals: tuple[str, ...], model: POMDP | PartitionModel | PSR) -> Rewa
     from unlatch.core.reward import Reward
 
     if not goals:
-        return Reward.learned(model)
+        try:
+            return Reward.learned(model)
+        except UsageError:
+            raise UsageError("the model knows no rewards; name a goal with --goal (see --help)") from None
     kinds = {goal.partition(":")[0] for goal in goals}
     if kinds == {"observation"}:
-        return Reward.on_observations({_assignment(goal.partition(":")[2]): 1.0 for goal in goals})
+        return Reward.on_observations({seen(goal.partition(":")[2]): 1.0 for goal in goals})
     if kinds == {"cell"}:
         return Reward.on_cells({_number(goal.partition(":")[2]): 1.0 for goal in goals})
     if "observation" in kinds or "cell" in kinds:
@@ -269,6 +295,34 @@ def _judge(goals: tuple[str, ...], agent: Any, states: POMDP | None, truth: POMD
     learned = _reward(goals, agent).resolve(agent).states[0]  # goals pay whatever the action
     order = match_states(states, truth)
     return Reward.on_states({t: float(learned[s]) for t, s in enumerate(order) if learned[s] != 0})
+
+
+# --- the file ------------------------------------------------------------------------------------------
+
+
+def _check_output(path: Path | None) -> None:
+    """Refuse before anything is computed."""
+    if path is None:
+        return
+    if path.suffix.lower() not in _WHOLE + _FOR_OTHERS:
+        known = ", ".join(_WHOLE + _FOR_OTHERS)
+        raise UsageError(f"{brief(str(path))}: a plan is written to a file whose name ends in {known}")
+    if not path.parent.is_dir():
+        raise UsageError(f"{brief(str(path.parent))}: there is no such folder to write the plan to")
+
+
+def _write(path: Path, planner: POUCT | Plan) -> None:
+    from unlatch.files.models.policies import save_policy
+    from unlatch.planning.policy import Policy
+    from unlatch.solutions import save_solution
+
+    policy = getattr(planner, "planner", None)
+    if not isinstance(policy, Policy):
+        raise UsageError("only a point-based plan can be written; plan with --planner point-based")
+    if path.suffix.lower() in _WHOLE:
+        save_solution(path, policy)
+    else:
+        save_policy(path, policy.alpha_vectors)
 
 
 # --- what is printed -----------------------------------------------------------------------------------
@@ -335,5 +389,9 @@ def _print_time(output: Screen, played: Any, judged: Reward, truth: POMDP) -> No
     if goal:
         names = ", ".join(truth.state_names[s] for s in goal)
         output.print(f"share of time in the goal ({names}): {shares[goal].sum():.3f}", indent="  ")
-    listing = ", ".join(f"{name} {share:.3f}" for name, share in zip(truth.state_names, shares, strict=True))
-    output.print(f"share of time by true state: {listing}", indent="  ")
+    most = list(range(len(shares)))
+    if len(shares) > _MOST_STATES:
+        most = sorted(sorted(most, key=lambda s: -shares[s])[:_MOST_STATES])
+    listing = ", ".join(f"{truth.state_names[s]} {shares[s]:.3f}" for s in most)
+    more = "" if len(shares) <= _MOST_STATES else f", and {len(shares) - _MOST_STATES} states more"
+    output.print(f"share of time by true state: {listing}{more}", indent="  ")

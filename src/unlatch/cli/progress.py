@@ -33,7 +33,7 @@ def progress(every: float = _EVERY) -> Iterator[None]:
     on_terminal = sys.stderr is not None and sys.stderr.isatty()
     teller = _Bar() if on_terminal else _Lines(every)
     try:
-        with listening(teller.update):
+        with listening(teller.update, teller.aside):
             yield
     finally:
         teller.stop()
@@ -46,6 +46,7 @@ class _Lines:
         self._begun = time.monotonic()
         self._every = every
         self._latest = "starting"
+        self._aside: str | None = None
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._tell, daemon=True)
         self._thread.start()
@@ -53,13 +54,16 @@ class _Lines:
     def update(self, stage: str, done: float, total: float) -> None:
         self._latest = f"{stage}, {done:.10g} of {total:.10g}"
 
+    def aside(self, text: str | None) -> None:
+        self._aside = text
+
     def stop(self) -> None:
         self._over.set()
         self._thread.join()
 
     def _tell(self) -> None:
         while not self._over.wait(self._every):
-            say(f"{self._latest}, {time.monotonic() - self._begun:.0f} s elapsed")
+            say(f"{self._aside or self._latest}, {time.monotonic() - self._begun:.0f} s elapsed")
 
 
 class _Bar:
@@ -80,6 +84,12 @@ class _Bar:
             self._progress.reset(self._task, description=plain(stage), total=total, completed=0)
         self._stage = stage
         self._progress.update(self._task, completed=done, total=total)
+
+    def aside(self, text: str | None) -> None:
+        if self._progress is not None:
+            self._progress.update(self._task, description=plain(text or self._stage))
+        elif text is not None:
+            self.update(text, 0, 1)
 
     def stop(self) -> None:
         if self._progress is not None:

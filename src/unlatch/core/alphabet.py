@@ -82,14 +82,14 @@ def checked_name(field: str, name: str) -> str:
 
 
 def sorted_names(names: Iterable[str]) -> list[str]:
-    """The canonical order of an alphabet: by value if all names are plain integers, else as text.
+    """The canonical order of an alphabet: by value if all names are plain integers, else as text in NFC.
 
     ``01`` is not a plain integer, so that ``01`` and ``1`` never trade places by accident.
     """
     listed = list(names)
     if all(_is_plain_integer(name) for name in listed):
         return sorted(listed, key=int)
-    return sorted(listed)
+    return sorted(listed, key=lambda name: unicodedata.normalize("NFC", name))
 
 
 def _is_plain_integer(name: str) -> bool:

@@ -16,19 +16,24 @@ from unlatch.core.budget import checkpoint
 Listener = Callable[[str, float, float], None]
 """Called with the stage's name, the work done and the work in all."""
 
-_listener: ContextVar[Listener | None] = ContextVar("unlatch_progress", default=None)
+Aside = Callable[[str | None], None]
+"""Called with what holds up the stage at work, and with None once it does not any more."""
 
-__all__ = ["Listener", "listening", "report"]
+_listener: ContextVar[Listener | None] = ContextVar("unlatch_progress", default=None)
+_aside: ContextVar[Aside | None] = ContextVar("unlatch_aside", default=None)
+
+__all__ = ["Aside", "Listener", "listening", "remark", "report"]
 
 
 @contextmanager
-def listening(listener: Listener) -> Iterator[None]:
-    """Send every report made inside the block to ``listener``."""
-    token = _listener.set(listener)
+def listening(listener: Listener, aside: Aside | None = None) -> Iterator[None]:
+    """Send every report made inside the block to ``listener``, and every remark to ``aside``."""
+    tokens = _listener.set(listener), _aside.set(aside)
     try:
         yield
     finally:
-        _listener.reset(token)
+        _listener.reset(tokens[0])
+        _aside.reset(tokens[1])
 
 
 def report(stage: str, done: float, total: float) -> None:
@@ -37,3 +42,10 @@ def report(stage: str, done: float, total: float) -> None:
     if listener is not None:
         listener(stage, done, total)
     checkpoint()
+
+
+def remark(text: str | None) -> None:
+    """Announce what the stage at work waits for, which cannot say how far it has come; None when that is over."""
+    aside = _aside.get()
+    if aside is not None:
+        aside(text)

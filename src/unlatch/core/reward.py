@@ -35,6 +35,9 @@ Symbol = int | str
 Place = int | str | tuple[int, ...]
 """A state by index or name, or the states of a cell."""
 
+Seen = tuple[Symbol, Symbol] | Symbol
+"""An observation after an action, or after any."""
+
 _MOST_NAMES = 12
 
 
@@ -105,13 +108,20 @@ class Reward:
         )
 
     @classmethod
-    def on_observations(cls, rewards: Mapping[tuple[Symbol, Symbol], float]) -> Reward:
+    def on_observations(cls, rewards: Mapping[Seen, float]) -> Reward:
         """Pay ``r`` whenever the action of a pair ``(action, observation): r`` is followed by its
-        observation. Both are names or indices. Where symbols are pairs such as ``hear-left|-1``, the observation alone
-        (``hear-left``) stands for all of them."""
+        observation; ``observation: r`` pays whatever the action was. All are names or indices. Where symbols are pairs
+        such as ``hear-left|-1``, the observation alone (``hear-left``) stands for all of them.
+
+        >>> import unlatch
+        >>> unlatch.Reward.on_observations({"hear-left": 1.0}).resolve(unlatch.domains.tiger()).symbols.sum(axis=1)
+        array([3., 3., 3.])
+        """
         for key in rewards:
-            if not (isinstance(key, tuple) and len(key) == 2):
-                raise UsageError(f"rewards on observations need pairs (action, observation), got {key!r}")
+            if isinstance(key, tuple) and len(key) != 2:
+                raise UsageError(
+                    f"rewards on observations need pairs (action, observation) or observations, got {key!r}"
+                )
         return cls("observations", _checked_entries("observations", rewards))
 
     @classmethod
@@ -191,8 +201,13 @@ class Reward:
         if self.kind == "rewards":
             return _places_of_reward(key, model)
         if self.kind == "observations":
-            action = symbol_code("action", key[0], model.action_names)
-            return "symbols", [(action, symbol) for symbol in _symbols(key[1], model)]
+            action, shown = key if isinstance(key, tuple) else (None, key)
+            actions = (
+                range(model.n_actions)
+                if action is None
+                else [symbol_code("action", action, model.action_names)]
+            )
+            return "symbols", [(code, symbol) for code in actions for symbol in _symbols(shown, model)]
         if isinstance(model, PSR):
             raise UsageError(
                 f"a PSR cannot be rewarded on {self.kind}: its coordinates are predictions, not states; "

@@ -436,13 +436,16 @@ def _coded(
         raise DataError(f"{field_name}: expected integer codes; for text use Trajectory.from_symbols(...)")
     elif array.dtype.kind not in "iu":
         raise DataError(f"{field_name}: expected integer codes, got dtype {array.dtype}")
-    if array.dtype.kind == "u" and array.size and int(array.max()) > np.iinfo(np.int64).max:
-        raise DataError(f"{field_name}: code {int(array.max())} does not fit 63 bits")
+    least, most = _extremes(array)
+    if most > np.iinfo(np.int64).max:
+        raise DataError(f"{field_name}: code {most} does not fit 63 bits")
+    if least < 0:
+        place = int(np.argmin(array))
+        raise DataError(f"{field_name}[{place}] is {least}; codes start at 0 and -1 is no symbol")
     codes = array.astype(np.int64, copy=False)
-    if codes.size and codes.min() < 0:
-        place = int(np.argmin(codes))
-        raise DataError(f"{field_name}[{place}] is {int(codes[place])}; codes start at 0 and -1 is no symbol")
-    top = int(codes.max()) + 1 if codes.size else 0
+    if codes is not array:
+        codes.setflags(write=False)  # nobody else has it
+    top = most + 1
     if names is not None:
         checked = checked_names(f"{field_name[:-1]}_names", names, None)
         if top > len(checked):
@@ -455,6 +458,18 @@ def _coded(
         codes = np.searchsorted(distinct, codes)
         notes = notes.noting("renumbered", f"{field_name} left gaps; renumbered, old numbers kept as names")
     return frozen(codes), tuple(str(code) for code in distinct.tolist()), notes
+
+
+def _extremes(array: NDArray[Any]) -> tuple[int, int]:
+    """The least and the greatest entry; of codes, none of which is negative, in one pass: as unsigned numbers those
+    that are would be the greatest."""
+    if not array.size:
+        return 0, -1
+    if array.dtype == np.int64:
+        most = int(array.view(np.uint64).max())
+        if most <= np.iinfo(np.int64).max:
+            return 0, most
+    return int(array.min()), int(array.max())
 
 
 def _without_objects(field_name: str, array: NDArray[Any]) -> NDArray[Any]:

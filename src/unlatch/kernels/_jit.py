@@ -13,10 +13,12 @@ import pickle
 from collections.abc import Callable
 from typing import Any
 
+from unlatch.core.progress import remark
 from unlatch.errors import MissingDependencyError
 
 try:
     from numba import config, njit
+    from numba.core import event
     from numba.core.caching import IndexDataCacheFile
     from numba.cpython.unsafe.numbers import trailing_zeros as _trailing_zeros
     from numba.cpython.unsafe.tuple import tuple_setitem
@@ -108,6 +110,27 @@ class _ForgivingCache:
             self._cache.save_overload(*args)
         except Exception:
             return
+
+
+class _Teller(event.Listener):
+    """Says that kernels are being compiled: the first call of a new installation waits for it half a minute or more."""
+
+    def __init__(self) -> None:
+        self._depth = 0  # a kernel is compiled while another that calls it is
+
+    def on_start(self, event: Any) -> None:
+        self._depth += 1
+        if self._depth == 1:
+            kept = isinstance(getattr(event.data["dispatcher"], "_cache", None), _ForgivingCache)
+            remark("compiling, kept for the next time" if kept else "compiling")
+
+    def on_end(self, event: Any) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            remark(None)
+
+
+event.register("numba:compile", _Teller())
 
 
 def kernel(function: Callable[..., Any]) -> Any:

@@ -492,7 +492,7 @@ def dominated(vectors, one, other):  # type: ignore[no-untyped-def]
     return True
 
 
-@bare
+@inner
 def link_vector(bounds, stage, vector):  # type: ignore[no-untyped-def]
     """Put a vector at the top of its chain, in place of those that it dominates."""
     before = NOBODY
@@ -515,6 +515,13 @@ def link_vector(bounds, stage, vector):  # type: ignore[no-untyped-def]
         ahead += bounds.vectors[vector, s] - (bounds.vectors[known, s] if known >= 0 else 0.0)
     if known < 0 or ahead > 0.0:
         bounds.fallback[stage] = vector
+
+
+@bare
+def link_blind(bounds, known, each):  # type: ignore[no-untyped-def]
+    """Put the first ``known`` vectors into their chains, ``each`` of every stage."""
+    for vector in range(known):
+        link_vector(bounds, vector // each, vector)
 
 
 @inner
@@ -801,15 +808,16 @@ def work(model, bounds, scratch, aim, effort):  # type: ignore[no-untyped-def]
 
 
 @bare
-def informed_step(model, later, informed):  # type: ignore[no-untyped-def]
-    """One step of the fast informed bound: write to ``informed`` (actions, states) what acting is worth at most if the
-    next action may depend on the state left and on what is seen, and acting after that is worth at most ``later``.
-    Returns the largest change. The two may be one array."""
+def informed_step(model, later, informed, sweeps, settled):  # type: ignore[no-untyped-def]
+    """The fast informed bound: write to ``informed`` (actions, states) what acting is worth at most if the next action
+    may depend on the state left and on what is seen, and acting after that is worth at most ``later``. So many times,
+    or until nothing changes by more than ``settled``: the two may be one array. Returns the largest change at last."""
     n_actions, n_states = informed.shape
-    widest = 0.0
-    for a in range(n_actions):
-        for s in range(n_states):
-            row = a * n_states + s
+    widest = np.inf
+    for _ in range(sweeps):
+        widest = 0.0
+        for row in range(n_actions * n_states):
+            a, s = row // n_states, row % n_states
             value = 0.0
             begin = model.starts[row]
             while begin < model.starts[row + 1]:
@@ -827,41 +835,48 @@ def informed_step(model, later, informed):  # type: ignore[no-untyped-def]
             value = model.rewards[a, s] + model.discount * value
             widest = max(widest, abs(value - informed[a, s]))
             informed[a, s] = value
+        if widest <= settled:
+            break
     return widest
 
 
 @bare
-def certain_step(model, later, values):  # type: ignore[no-untyped-def]
-    """One step of value iteration where the state is seen: ``values`` (states,) from ``later``. Returns the largest
-    change. The two may be one array."""
+def certain_step(model, later, values, sweeps, settled):  # type: ignore[no-untyped-def]
+    """Value iteration where the state is seen: ``values`` (states,) from ``later``; otherwise as `informed_step`."""
     n_actions, n_states = model.rewards.shape
-    widest = 0.0
-    for s in range(n_states):
-        best = -np.inf
-        for a in range(n_actions):
-            row = a * n_states + s
-            value = 0.0
-            for j in range(model.starts[row], model.starts[row + 1]):
-                value += model.chances[j] * later[model.following[j]]
-            best = max(best, model.rewards[a, s] + model.discount * value)
-        widest = max(widest, abs(best - values[s]))
-        values[s] = best
+    widest = np.inf
+    for _ in range(sweeps):
+        widest = 0.0
+        for s in range(n_states):
+            best = -np.inf
+            for a in range(n_actions):
+                row = a * n_states + s
+                value = 0.0
+                for j in range(model.starts[row], model.starts[row + 1]):
+                    value += model.chances[j] * later[model.following[j]]
+                best = max(best, model.rewards[a, s] + model.discount * value)
+            widest = max(widest, abs(best - values[s]))
+            values[s] = best
+        if widest <= settled:
+            break
     return widest
 
 
 @bare
-def blind_step(model, later, values):  # type: ignore[no-untyped-def]
-    """One step of always taking the same action: ``values`` (actions, states) from ``later``. Returns the largest
-    change. The two may be one array."""
+def blind_step(model, later, values, sweeps, settled):  # type: ignore[no-untyped-def]
+    """Always the same action: ``values`` (actions, states) from ``later``; otherwise as `informed_step`."""
     n_actions, n_states = values.shape
-    widest = 0.0
-    for a in range(n_actions):
-        for s in range(n_states):
-            row = a * n_states + s
+    widest = np.inf
+    for _ in range(sweeps):
+        widest = 0.0
+        for row in range(n_actions * n_states):
+            a, s = row // n_states, row % n_states
             value = 0.0
             for j in range(model.starts[row], model.starts[row + 1]):
                 value += model.chances[j] * later[a, model.following[j]]
             value = model.rewards[a, s] + model.discount * value
             widest = max(widest, abs(value - values[a, s]))
             values[a, s] = value
+        if widest <= settled:
+            break
     return widest

@@ -39,29 +39,23 @@ _FAR = 100_000
 WORD = 8
 """Bytes that are looked at together."""
 
-KEY_WORDS = 3
-"""Words that a symbol may have to be told by them alone."""
-
 LINE_WORDS = 4
 """Words that a line may have, with its end, to be told by them alone."""
 
 LINE_MASKS = np.array(
     [
-        [(1 << min(max(8 * (size + 1 - WORD * word), 0), 64)) - 1 for word in range(LINE_WORDS)]
-        for size in range(WORD * LINE_WORDS + 1)
+        [(1 << min(max(8 * (size + 1 - WORD * word), 0), 64)) - 1 for size in range(WORD * LINE_WORDS + 1)]
+        for word in range(LINE_WORDS)
     ],
     dtype=np.uint64,
 )
-"""What is left of the words of a line with so many bytes before its end, which is left too."""
-
-UNKNOWN, EMPTY = -2, -1
-"""The code of a cell that the table of keys does not know, and of an empty one."""
+"""``LINE_MASKS[word, size]`` is what a line has of its words with so many bytes before its end, which is left too."""
 
 _ONES = np.uint64(0x0101010101010101)
 _HIGHS = np.uint64(0x8080808080808080)
 _MIX = np.uint64(0x9E3779B97F4A7C15)
-_ONE, _SEVEN, _EIGHT, _SHIFT = np.uint64(1), np.uint64(7), np.uint64(8), np.uint64(29)
-_ZERO = np.uint64(0)
+_ZERO, _ONE, _THREE, _SHIFT = np.uint64(0), np.uint64(1), np.uint64(3), np.uint64(29)
+_WORD, _TWO_WORDS, _THREE_WORDS = np.uint64(WORD), np.uint64(2 * WORD), np.uint64(3 * WORD)
 _ENDS_OF_LINES = np.uint64(LF) * _ONES
 _MIX_1, _MIX_2, _MIX_3 = (
     np.uint64(0xC2B2AE3D27D4EB4F),
@@ -74,21 +68,22 @@ _MIX_1, _MIX_2, _MIX_3 = (
 def match_lines(words, stop, position, masks, keys, found, begin):  # type: ignore[no-untyped-def]
     """Look up whole lines, as long as each is one of those in ``keys``.
 
-    ``found[r]`` receives the slot of a line, from ``begin`` on until it is full. ``words`` and ``stop`` are as for
-    `scan_rows`, ``masks`` are `LINE_MASKS`. Stops before a line that is not known, which a longer one never is, and
-    where fewer bytes are left than a line may have. Nothing depends on how long a line is until it is
-    compared: a guess of the processor that fails would cost as much as all the rest.
+    ``found[r]`` receives the slot of a line, from ``begin`` on until it is full. ``words[i]`` are the eight bytes from
+    ``i`` on, the first the lowest; ``stop`` is their number, ``masks`` are `LINE_MASKS`. Stops before a line that
+    is not known, which a longer one never is, and where fewer bytes are left than a line may have. Nothing depends on
+    how long a line is until it is compared: a guess of the processor that fails would cost as much as all the rest.
 
     Returns (position of the next line, entries of ``found`` that are filled).
     """
-    mask = keys.shape[0] - 1
+    mask = np.uint64(keys.shape[0] - 1)
     last = stop - WORD * LINE_WORDS
     rows = begin
-    while rows < found.shape[0] and position <= last:
-        w0 = words[position]
-        w1 = words[position + WORD]
-        w2 = words[position + 2 * WORD]
-        w3 = words[position + 3 * WORD]
+    at = np.uint64(position)  # unsigned, so that nothing has to be asked about an index
+    while rows < found.shape[0] and np.int64(at) <= last:
+        w0 = words[at]
+        w1 = words[at + _WORD]
+        w2 = words[at + _TWO_WORDS]
+        w3 = words[at + _THREE_WORDS]
         x = w0 ^ _ENDS_OF_LINES
         hit_0 = (x - _ONES) & ~x & _HIGHS
         x = w1 ^ _ENDS_OF_LINES
@@ -97,26 +92,26 @@ def match_lines(words, stop, position, masks, keys, found, begin):  # type: igno
         hit_2 = (x - _ONES) & ~x & _HIGHS
         x = w3 ^ _ENDS_OF_LINES
         hit_3 = (x - _ONES) & ~x & _HIGHS
-        size = np.int64(trailing_zeros(hit_3)) >> 3
-        size = (np.int64(trailing_zeros(hit_2)) >> 3) + (hit_2 == _ZERO) * size
-        size = (np.int64(trailing_zeros(hit_1)) >> 3) + (hit_1 == _ZERO) * size
-        size = (np.int64(trailing_zeros(hit_0)) >> 3) + (hit_0 == _ZERO) * size
-        w0 &= masks[size, 0]
-        w1 &= masks[size, 1]
-        w2 &= masks[size, 2]
-        w3 &= masks[size, 3]
+        size = np.uint64(trailing_zeros(hit_3)) >> _THREE
+        size = (np.uint64(trailing_zeros(hit_2)) >> _THREE) + np.uint64(hit_2 == _ZERO) * size
+        size = (np.uint64(trailing_zeros(hit_1)) >> _THREE) + np.uint64(hit_1 == _ZERO) * size
+        size = (np.uint64(trailing_zeros(hit_0)) >> _THREE) + np.uint64(hit_0 == _ZERO) * size
+        w0 &= masks[0, size]
+        w1 &= masks[1, size]
+        w2 &= masks[2, size]
+        w3 &= masks[3, size]
         value = (w0 * _MIX) ^ (w1 * _MIX_1) ^ (w2 * _MIX_2) ^ (w3 * _MIX_3)
-        slot = np.int64(value >> _SHIFT) & mask
+        slot = (value >> _SHIFT) & mask
         while (
             (keys[slot, 0] ^ w0) | (keys[slot, 1] ^ w1) | (keys[slot, 2] ^ w2) | (keys[slot, 3] ^ w3)
         ) != _ZERO:
             if keys[slot, 0] == _ZERO:
-                return position, rows
-            slot = (slot + 1) & mask
+                return np.int64(at), rows
+            slot = (slot + _ONE) & mask
         found[rows] = slot
-        position += size + 1
+        at += size + _ONE
         rows += 1
-    return position, rows
+    return np.int64(at), rows
 
 
 @kernel
@@ -136,116 +131,6 @@ def enter_line(keys, w0, w1, w2, w3):  # type: ignore[no-untyped-def]
     keys[slot, 2] = w2
     keys[slot, 3] = w3
     return slot
-
-
-@kernel
-def scan_rows(  # type: ignore[no-untyped-def]
-    words, stop, position, delimiter, longest, column_of, coded, keys, slots, starts, ends, codes
-):
-    """Find rows of plain cells (no quotes, no carriage returns, no zero bytes) and look up those of symbols.
-
-    ``words[i]`` are the eight bytes from ``i`` on, the first the lowest; ``stop`` is the number of bytes. Of a column
-    with ``coded[c]``, ``codes[c, r]`` receives the code of the key (the cell's bytes as words) in ``keys[c]`` and
-    ``slots[c]``, or one of the two above; bounds are told of the cells that are not known only. Stops before a
-    row that is blank, ragged, too long, or not whole at a
-    distance of eight bytes from the end: `find_rows` looks closer.
-
-    Returns (position of the next row, rows).
-    """
-    commas = np.uint64(delimiter) * _ONES
-    ends_of_lines = np.uint64(LF) * _ONES
-    mask = slots.shape[1] - 1
-    fields = column_of.shape[0]
-    last = stop - WORD
-    rows = 0
-    while rows < codes.shape[1]:
-        i = position
-        good = True
-        for field in range(fields):
-            first = i
-            w0 = _ZERO
-            w1 = _ZERO
-            w2 = _ZERO
-            count = 0
-            hit = _ZERO
-            word = _ZERO
-            while i <= last:
-                word = words[i]
-                x = word ^ commas
-                y = word ^ ends_of_lines
-                hit = (((x - _ONES) & ~x) | ((y - _ONES) & ~y)) & _HIGHS
-                if hit != _ZERO:
-                    break
-                if count == 0:
-                    w0 = word
-                elif count == 1:
-                    w1 = word
-                else:
-                    w2 = word
-                count += 1
-                i += WORD
-            if hit == _ZERO:
-                good = False
-                break
-            bits = np.uint64(trailing_zeros(hit)) - _SEVEN
-            part = word & ((_ONE << bits) - _ONE)
-            if count == 0:
-                w0 = part
-            elif count == 1:
-                w1 = part
-            elif count == 2:
-                w2 = part
-            elif part != _ZERO:
-                count += 1
-            i += np.int64(bits >> np.uint64(3))
-            is_end = ((word >> bits) & np.uint64(255)) == np.uint64(LF)
-            if is_end != (field == fields - 1) or (is_end and i == position):
-                good = False
-                break
-            column = column_of[field]
-            if column >= 0:
-                code = np.int64(UNKNOWN)
-                if coded[column]:
-                    if i == first:
-                        code = np.int64(EMPTY)
-                    elif i - first <= WORD * KEY_WORDS:
-                        value = (w0 ^ (w1 * _MIX) ^ ((w2 + _ONE) * (_MIX ^ _ONES))) * _MIX
-                        slot = np.int64(value >> _SHIFT) & mask
-                        known = slots[column, slot]
-                        while known >= 0:
-                            if (
-                                keys[column, slot, 0] == w0
-                                and keys[column, slot, 1] == w1
-                                and keys[column, slot, 2] == w2
-                            ):
-                                code = known
-                                break
-                            slot = (slot + 1) & mask
-                            known = slots[column, slot]
-                    codes[column, rows] = code
-                if code == UNKNOWN:  # the bounds of others are not asked for
-                    starts[column, rows] = first
-                    ends[column, rows] = i
-            i += 1
-        if not good or i - position > longest:
-            break
-        position = i
-        rows += 1
-    return position, rows
-
-
-@kernel
-def enter_key(keys, slots, w0, w1, w2, code):  # type: ignore[no-untyped-def]
-    """Enter a symbol into the table that `scan_rows` looks in; there must be room."""
-    mask = slots.shape[0] - 1
-    value = (w0 ^ (w1 * _MIX) ^ ((w2 + _ONE) * (_MIX ^ _ONES))) * _MIX
-    slot = np.int64(value >> _SHIFT) & mask
-    while slots[slot] >= 0:
-        slot = (slot + 1) & mask
-    keys[slot, 0] = w0
-    keys[slot, 1] = w1
-    keys[slot, 2] = w2
-    slots[slot] = code
 
 
 @kernel

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from unlatch.arrays import Floats, own_errstate
-from unlatch.core.arguments import checked_seconds, real_number, whole_number
+from unlatch.core.arguments import real_number, whole_number
 from unlatch.core.pomdp import POMDP
 from unlatch.core.problem import Problem
 from unlatch.core.random import RandomSource
@@ -32,6 +32,10 @@ _TINY = 20_000
 
 _SHARE = 1e-3
 """Gap that is asked for by default, as a share of the largest reward."""
+
+
+_SHARE_OF_TIME = 0.01
+"""Of the time for the plan, what a search may take before every action."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +133,7 @@ def plan(
     gap : float, optional
         Distance of the bounds that is good enough; by default a thousandth of the largest reward.
     time_limit : float or None
-        Seconds for the point-based plan.
+        Seconds for the point-based plan; a search may take a hundredth of it before every action.
     simulations : int
         Of every search by `POUCT`.
     actions, untried, on_collapse, rng
@@ -152,7 +156,7 @@ def plan(
         raise UsageError(f"method must be one of {', '.join(map(repr, get_args(Method)))}, got {method!r}")
     horizon = None if horizon is None else whole_number("horizon", horizon, least=1)
     wanted = _SHARE * problem.resolved.scale if gap is None else real_number("gap", gap, 0.0, np.inf)
-    seconds = checked_seconds("time_limit", time_limit)
+    seconds = None if time_limit is None else real_number("time_limit", time_limit, 0.0, np.inf)
     options: dict[str, Any] = {"actions": actions, "untried": untried, "on_collapse": on_collapse}
     if not isinstance(problem.model, POMDP):
         return _without_states(problem, method, horizon, simulations, rng, options)
@@ -209,7 +213,8 @@ def _by_bounds(
         return Plan(solver.policy(), "point-based", f"as asked for; stopped by {stopped}", *bounds)
     else:
         why = f"bounds still {solver.gap:.3g} apart, stopped by {stopped}; they are tightened before every action"
-    planner = BoundSearch(solver, on_collapse=options["on_collapse"])
+    each = None if seconds is None else _SHARE_OF_TIME * seconds
+    planner = BoundSearch(solver, time_limit=each, on_collapse=options["on_collapse"])
     return Plan(planner, "search", why, *bounds)
 
 

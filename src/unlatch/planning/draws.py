@@ -2,7 +2,7 @@
 
 A plan is made with one model and followed whatever the truth is, so that its return is a smooth function of the true
 numbers. But its own model promises too much of it: of plans that are about equally good, the one is taken that the
-noise of the log favors. How much too much is told by plans for other models that may be true, followed in the first.
+noise of the log favors. How much too much is told by plans for other models that may be true, followed in both.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class PlanReturn:
     own : float or None
         The return that the plan's own model promises, if that was computed.
     optimism : float
-        What a plan is promised too much by the model that it is made for, on average over the models: what it returns
-        there less what it returns in the plan's own model. Never negative.
+        What a plan is promised too much by the model that it is made for, on average over the models that were planned
+        for: what the best plan for each of them gains there on this plan, and loses to it in the plan's own model.
     unplanned : float
         Largest probability, over the models, of what the plan's own model holds impossible; after that no reward is
         counted.
@@ -149,25 +149,46 @@ def plan_return(
 def _exact_return(
     planner: ExactPlanner, models: Sequence[POMDP], level: float, reward: Reward | None, replans: int
 ) -> PlanReturn:
-    from scipy.special import ndtri
+    from scipy.special import stdtrit
 
     assert isinstance(planner.model, POMDP)
     returns, lost = _Graph.of(planner).values([planner.model, *models], reward)
     own, returns = float(returns[0]), returns[1:]
-    promised = [_promised(planner, model, reward) for model in models[:replans]]
-    optimism = max(float(np.mean(promised)), 0.0) if promised else 0.0
-    reach = float(ndtri((1 + level) / 2) * returns.std()) if level < 1 else np.inf
+    too_much = np.array(
+        [
+            _too_much(planner, model, own, float(there), reward)
+            for model, there in zip(models[:replans], returns, strict=False)
+        ]
+    )
+    optimism = float(too_much.mean()) if replans else 0.0
+    noise = _variance(too_much) / max(len(too_much), 1)
+    # the scatter is an estimate itself, from as many models as there are, and so is the optimism
+    quantile = float(stdtrit(max(len(returns) - 1, 1), (1 + level) / 2)) if level < 1 else np.inf
+    reach = quantile * np.sqrt(_variance(returns) + noise)
     middle = own - optimism
     return PlanReturn(
-        frozen(returns), middle - reach, middle + reach, level, own, optimism, float(lost[1:].max())
+        frozen(returns),
+        float(middle - reach),
+        float(middle + reach),
+        level,
+        own,
+        optimism,
+        float(lost[1:].max()),
     )
 
 
-def _promised(planner: ExactPlanner, model: POMDP, reward: Reward | None) -> float:
-    """What the best plan for another model returns there, more than in the planner's own model."""
+def _variance(values: Floats) -> float:
+    """Of the distribution that the values are drawn from; zero for a single one."""
+    return float(values.var(ddof=1)) if len(values) > 1 else 0.0
+
+
+def _too_much(planner: ExactPlanner, model: POMDP, own: float, there: float, reward: Reward | None) -> float:
+    """What the best plan for another model is promised too much by it, beside the planner's plan: what it gains there,
+    and what it loses in the planner's own model. Neither is negative, and what makes all plans better or worse in the
+    other model, the noise of a draw, cancels."""
     assert isinstance(planner.model, POMDP)
-    (there, here), _ = _Graph.of(planner.for_model(model)).values([model, planner.model], reward)
-    return float(there - here)
+    (best_there, best_here), _ = _Graph.of(planner.for_model(model)).values([model, planner.model], reward)
+    return max(float(best_there) - there, 0.0) + max(own - float(best_here), 0.0)
 
 
 def plan_value(planner: ExactPlanner, *, reward: Reward | None = None) -> Callable[[POMDP], float]:
@@ -380,8 +401,12 @@ def _followed(problem: PlanningProblem, beliefs: Floats, actions: Ints) -> tuple
             likely = chances > _IMPOSSIBLE
             places.append((here[likely], event))
             after.append(moved[likely] / chances[likely, None])
-    found, numbers = np.unique(np.round(np.concatenate(after), _DECIMALS), axis=0, return_inverse=True)
-    if len(found) > _MOST_NODES:
+    reached = np.concatenate(after)
+    # a belief stays as the planner has it: rounded, it would not know it, and plan for it anew
+    _, first, numbers = np.unique(
+        np.round(reached, _DECIMALS), axis=0, return_index=True, return_inverse=True
+    )
+    if len(first) > _MOST_NODES:
         raise ResourceLimitError(
             f"the plan comes to more than {_MOST_NODES} beliefs at one step; shorten its horizon, or follow it in "
             "episodes: give steps"
@@ -390,8 +415,7 @@ def _followed(problem: PlanningProblem, beliefs: Floats, actions: Ints) -> tuple
     for here, event in places:
         following[here, event] = numbers[done : done + len(here)]
         done += len(here)
-    sums = found.sum(axis=1, keepdims=True)
-    return following, found / sums
+    return following, reached[first]
 
 
 def _same_events(own: PlanningProblem, other: PlanningProblem) -> list[int]:

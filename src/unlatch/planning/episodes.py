@@ -244,7 +244,7 @@ def run_episodes(
         8 * episodes * (truth.n_states + 4), f"the scores of {episodes} episodes", "run fewer episodes"
     )
     generator, seed = resolve_rng(rng)
-    stage = _Stage.build(truth, planner, reward, untried)
+    stage = Stage.build(truth, planner, reward, untried)
     if isinstance(planner, POUCT) and _fits_kernel(planner, stage, steps, on_collapse):
         scores = _in_kernel(stage, planner, episodes, steps, generator)
     else:
@@ -309,7 +309,7 @@ class _Scores(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class _Stage:
+class Stage:
     """The true system with its actions in the planner's order and its rewards scaled."""
 
     truth: POMDP
@@ -331,7 +331,7 @@ class _Stage:
     refused: frozenset[str]
 
     @classmethod
-    def build(cls, truth: POMDP, planner: Planner, reward: Reward | None, untried: Untried) -> _Stage:
+    def build(cls, truth: POMDP, planner: Planner, reward: Reward | None, untried: Untried) -> Stage:
         events = events_of(truth)
         require_memory(16 * events.updates.size, "the tables of the true system", "act in a smaller one")
         resolved = (Reward.learned(truth) if reward is None else reward).resolve(truth)
@@ -386,7 +386,7 @@ def _takes(method: Callable[..., object], parameter: str) -> bool:
     return any(each.name == parameter or each.kind is each.VAR_KEYWORD for each in parameters)
 
 
-def _fits_kernel(planner: POUCT, stage: _Stage, steps: int, on_collapse: str) -> bool:
+def _fits_kernel(planner: POUCT, stage: Stage, steps: int, on_collapse: str) -> bool:
     """Whole episodes run in the kernel if they are short, have no clock, never need to raise, and every event of the
     truth is one event of the planner's model."""
     raises = planner.on_collapse == "raise" and on_collapse == "raise"
@@ -396,7 +396,7 @@ def _fits_kernel(planner: POUCT, stage: _Stage, steps: int, on_collapse: str) ->
 
 
 def _in_kernel(
-    stage: _Stage, planner: POUCT, episodes: int, steps: int, generator: np.random.Generator
+    stage: Stage, planner: POUCT, episodes: int, steps: int, generator: np.random.Generator
 ) -> _Scores:
     """Episodes in batches whose size follows the measured speed."""
     from unlatch.kernels.treesearch import World
@@ -434,7 +434,7 @@ def _in_kernel(
 
 
 def _by_calls(
-    stage: _Stage,
+    stage: Stage,
     planner: Planner,
     episodes: int,
     steps: int,
@@ -488,7 +488,7 @@ class _Chances:
 
 
 def _act(
-    stage: _Stage, planner: Planner, chances: _Chances, on_collapse: str, scores: _Scores, episode: int
+    stage: Stage, planner: Planner, chances: _Chances, on_collapse: str, scores: _Scores, episode: int
 ) -> int:
     """One episode, whose score is added to its row; returns the collapses caught."""
     from unlatch.kernels.treesearch import draw_cumulative
@@ -523,7 +523,7 @@ def _act(
     return caught
 
 
-def _begin(stage: _Stage, planner: Planner, state: int, chances: _Chances, on_collapse: str) -> int:
+def _begin(stage: Stage, planner: Planner, state: int, chances: _Chances, on_collapse: str) -> int:
     """Reset the planner, with the first observation if there is one; returns the collapses caught."""
     from unlatch.kernels.treesearch import draw_cumulative
 

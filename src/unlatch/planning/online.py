@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from unlatch.arrays import Floats, own_errstate
-from unlatch.core.arguments import whole_number
+from unlatch.core.arguments import real_number, whole_number
 from unlatch.core.pomdp import POMDP
 from unlatch.core.problem import Problem
 from unlatch.core.reward import Symbol
@@ -31,6 +32,8 @@ class BoundSearch:
     solver : PointBasedSolver
     backups : int
         Backups before every action.
+    time_limit : float, optional
+        Seconds for these; then what is chosen depends on the machine.
     on_collapse : "mix", "reset" or "raise"
         As in `POUCT`.
 
@@ -44,12 +47,18 @@ class BoundSearch:
     """
 
     def __init__(
-        self, solver: PointBasedSolver, *, backups: int = 200, on_collapse: OnCollapse = "mix"
+        self,
+        solver: PointBasedSolver,
+        *,
+        backups: int = 200,
+        time_limit: float | None = None,
+        on_collapse: OnCollapse = "mix",
     ) -> None:
         if not isinstance(solver, PointBasedSolver):
             raise UsageError(f"expected a PointBasedSolver, got {type(solver).__name__}")
         self.solver = solver
         self.backups = whole_number("backups", backups, least=0)
+        self.time_limit = None if time_limit is None else real_number("time_limit", time_limit, 0.0, math.inf)
         self._tracker = StateTracker(solver.steps, on_collapse)
         self._taken = 0
 
@@ -91,7 +100,9 @@ class BoundSearch:
         """The index of the action to take, after tightening the bounds at ``belief`` or at the planner's own."""
         weights = self.belief if belief is None else self.solver.steps.checked_belief(belief)
         if self.backups and not self._is_over(weights):
-            self.solver.improve(weights, self._taken, gap=0.0, max_backups=self.backups)
+            self.solver.improve(
+                weights, self._taken, gap=0.0, time_limit=self.time_limit, max_backups=self.backups
+            )
         return self.solver.best_action(weights, self._taken)
 
     def value(self, belief: ArrayLike | None = None) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +41,9 @@ _SHARE = 0.5
 
 _LEAST = 1e-3
 """Improvement of a bound that is worth remembering, as a share of the gap at which a path turns."""
+
+_USUAL = 0.05
+"""One minus the discount down to which that share is fitting."""
 
 _SECONDS_PER_CALL = 0.05
 """Aim for the duration of a kernel call, so that limits are kept and Ctrl-C is answered soon."""
@@ -312,6 +315,17 @@ class PointBasedSolver:
         steps = 1 / (1 - self.problem.discount) if self.horizon is None else self.horizon
         return _ROUNDING * steps * max(1.0, min(steps, 1e6))
 
+    @property
+    def _step_share(self) -> float:
+        """What one step can do about a gap, as a share of what it can with the discounts that `_LEAST` is for: where
+        later rewards count almost the same, it takes many steps that each do little."""
+        return min(1.0, (1 - self.problem.discount) / _USUAL) if self.horizon is None else 1.0
+
+    @property
+    def _scaled_gap(self) -> float:
+        """The distance of the bounds in units of the largest reward, which never overflows."""
+        return self._at_roots("upper") - self._at_roots("lower") + 2 * self._slack
+
     def _at_roots(self, kind: str) -> float:
         self._prepare()
         assert self._bounds is not None
@@ -347,9 +361,9 @@ class PointBasedSolver:
         from unlatch.kernels.pointbased import BACKUPS, CLOSED, FULL, Aim, work
 
         scaled = max(gap / self.steps.scale - 2 * self._slack, 0.0)
-        aim = Aim(scaled, _SHARE, _LEAST)
+        aim = Aim(scaled, _SHARE, _LEAST * self._step_share)
         effort = _FIRST_EFFORT
-        first = max(self.gap, 1e-300)
+        first = max(self._scaled_gap, 1e-300)
         assert self._bounds is not None
         last = None if most is None else int(self._bounds.counts[BACKUPS]) + most
         while True:
@@ -368,9 +382,10 @@ class PointBasedSolver:
             elif last is None:  # otherwise in equal parts: where it ends must not depend on the clock
                 pace = min(_SECONDS_PER_CALL, max(budget.seconds_left / 2, 0.002)) / elapsed
                 effort = max(1000, int(effort * min(4.0, pace)))
-            lower, upper = self.lower, self.upper
-            done = math.log(first / max(upper - lower, 1e-300)) / math.log(first / max(gap, 1e-12 * first))
-            report(f"solving, value {lower:.5g} to {upper:.5g}", round(100 * min(max(done, 0.0), 1.0)), 100)
+            closed = math.log(first / max(self._scaled_gap, 1e-300))
+            wanted = math.log(first / max(scaled, 1e-12 * first))
+            done = min(max(closed / wanted, 0.0), 1.0) if wanted > 0 else 0.0
+            report(f"solving, value {self.lower:.5g} to {self.upper:.5g}", round(100 * done), 100)
 
 
 @cache
@@ -424,7 +439,7 @@ def _scratch_of(steps: StateProblem) -> Scratch:
 
 def _first_bounds(steps: StateProblem, model: Model, horizon: int | None) -> Bounds:
     """The informed bound from above, blind plans from below."""
-    from unlatch.kernels.pointbased import NOBODY, VECTORS, Bounds, link_vector
+    from unlatch.kernels.pointbased import NOBODY, VECTORS, Bounds, link_blind
 
     stages, actions, states = horizon or 1, len(steps.legal), steps.rank
     require_memory(
@@ -470,8 +485,7 @@ def _first_bounds(steps: StateProblem, model: Model, horizon: int | None) -> Bou
         importance=np.ones(1),
     )
     bounds.counts[VECTORS] = known
-    for vector in range(known):
-        link_vector(bounds, vector // actions, vector)
+    link_blind(bounds, known, actions)
     return bounds
 
 
@@ -493,12 +507,12 @@ def _informed(model: Model, stages: int, states: int) -> Floats:
     if not model.endless:
         later = np.zeros((actions, states))
         for stage in range(stages - 1, -1, -1):
-            informed_step(model, later, result[stage])
+            informed_step(model, later, result[stage], 1, 0.0)
             later = result[stage]
         return result
     certain = _certain(model, states, certain_step)
     informed = np.broadcast_to(certain, (actions, states)).copy()
-    _settle(model, lambda: informed_step(model, informed, informed))
+    _settle(model, lambda sweeps: informed_step(model, informed, informed, sweeps, _SETTLED))
     result[0] = informed
     return result
 
@@ -506,7 +520,7 @@ def _informed(model: Model, stages: int, states: int) -> Floats:
 def _certain(model: Model, states: int, certain_step: Any) -> Floats:
     """What every state is worth at most if it is seen, from above."""
     certain = np.full(states, max(float(model.rewards.max()), 0.0) / (1 - model.discount))
-    _settle(model, lambda: certain_step(model, certain, certain))
+    _settle(model, lambda sweeps: certain_step(model, certain, certain, sweeps, _SETTLED))
     return certain
 
 
@@ -519,21 +533,23 @@ def _blind(model: Model, stages: int, states: int) -> Floats:
     if not model.endless:
         later = np.zeros((actions, states))
         for stage in range(stages - 1, -1, -1):
-            blind_step(model, later, result[stage])
+            blind_step(model, later, result[stage], 1, 0.0)
             later = result[stage]
         return result
     values = np.full((actions, states), min(float(model.rewards.min()), 0.0) / (1 - model.discount))
-    _settle(model, lambda: blind_step(model, values, values))
+    _settle(model, lambda sweeps: blind_step(model, values, values, sweeps, _SETTLED))
     result[0] = values
     return result
 
 
-def _settle(model: Model, sweep: Any) -> None:
+def _settle(model: Model, sweep: Callable[[int], float]) -> None:
     """Sweeps until they change next to nothing, or time is up: a bound it is after every one."""
+    entries = max(len(model.events) * len(model.rewards), 1)
+    most = max(100, min(_SWEEPS, _SWEPT // entries))
+    at_once = max(1, min(most // 10, _FIRST_EFFORT // entries))
     with ending():
-        most = max(100, min(_SWEEPS, _SWEPT // max(len(model.events) * len(model.rewards), 1)))
-        for done in range(most):
-            if sweep() <= _SETTLED:
+        for done in range(0, most, at_once):
+            if sweep(at_once) <= _SETTLED:
                 return
             report("solving, first bounds", done, most)
 

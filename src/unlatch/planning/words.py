@@ -24,7 +24,7 @@ def describe_policy(policy: Policy) -> list[str]:
     """Sentences about ``policy``. Every number in them is read off the policy; where too much can happen for that, they
     say so."""
     graph = policy.graph(max_nodes=_MOST_SITUATIONS)
-    lines = _by_certainty(graph) or _by_action(graph)
+    lines = _always(graph) or _by_certainty(graph) or _by_action(graph)
     thresholds = _thresholds(policy) if policy.horizon is None else []
     return [*lines, *thresholds]
 
@@ -32,6 +32,12 @@ def describe_policy(policy: Policy) -> list[str]:
 def _certainty(belief: Floats) -> tuple[int, float]:
     likeliest = int(np.argmax(belief))
     return likeliest, float(belief[likeliest])
+
+
+def _always(graph: PolicyGraph) -> list[str]:
+    """Where the policy only ever takes one action."""
+    actions = {node.action for node in graph.nodes}
+    return [f"always {actions.pop()}"] if graph.complete and len(actions) == 1 else []
 
 
 def _by_certainty(graph: PolicyGraph) -> list[str]:

@@ -17,8 +17,9 @@ _LISTED = 12
 _NAMED = 8
 
 
-def print_log_summary(output: Screen, summary: LogSummary, path: str = "LOG") -> None:
-    """The summary as text: what there is, what is peculiar, what to do next with the log at ``path``."""
+def print_log_summary(output: Screen, summary: LogSummary, words: Sequence[str] = ("LOG",)) -> None:
+    """The summary as text: what there is, what is peculiar, what to do next; ``words`` are the log and the options with
+    which it was read, as a command takes them."""
     output.print(_size(summary))
     output.print(_endings(summary))
     for title, symbols in (
@@ -44,7 +45,7 @@ def print_log_summary(output: Screen, summary: LogSummary, path: str = "LOG") ->
         output.print(sentence, indent="  ")
     for note in summary.diagnostics:
         output.print(f"note: {note}", indent="  ")
-    for sentence in _next(summary, path):
+    for sentence in _next(summary, words):
         output.print(f"next: {sentence}", indent="  ")
 
 
@@ -107,7 +108,7 @@ def _where_actions_show(summary: LogSummary) -> list[str]:
     return []
 
 
-def _next(summary: LogSummary, path: str) -> list[str]:
+def _next(summary: LogSummary, words: Sequence[str]) -> list[str]:
     if len(summary.observations) == 1 or len(summary.actions) == 1:
         return ["a log in which actions and observations differ is needed"]
-    return [f"unlatch learn {shlex.quote(path)} -o model.json"]
+    return [f"unlatch learn {shlex.join(words)} -o model.json"]

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 from unlatch.core.trajectory import Trajectory
 from unlatch.errors import UsageError
-from unlatch.files.logs.read import read_log
+from unlatch.files.logs.read import ReadOptions, checked_options, read_log
 from unlatch.files.logs.sources import LogSource
 from unlatch.learn.examine.inspection import LogSummary, summary_of
 
 __all__ = ["inspect_log"]
 
 
-def inspect_log(log: Trajectory | LogSource, **options: Any) -> LogSummary:
+def inspect_log(log: Trajectory | LogSource, **options: Unpack[ReadOptions]) -> LogSummary:
     """What a log holds, and what is peculiar about it.
 
     Parameters
@@ -32,7 +32,7 @@ def inspect_log(log: Trajectory | LogSource, **options: Any) -> LogSummary:
     (5000, 1, None, True, True)
     """
     if not isinstance(log, Trajectory):
-        return summary_of(read_log(log, **options))
+        return summary_of(read_log(log, **checked_options(options)))
     if options:
         raise UsageError(f"{next(iter(options))} is an option of reading; this log is in memory already")
     return summary_of(log)

@@ -60,7 +60,7 @@ class GrowingAlphabet:
         result = np.empty(len(codes), dtype=np.int16)
         places = codes.view(f"u{codes.itemsize}")  # none is negative: of unsigned numbers nobody asks
         if look_up(self._table, places, result):
-            for code in np.unique(codes[result < 0]).tolist():
+            for code in np.flatnonzero(np.bincount(codes[result < 0])).tolist():
                 self._table[code] = self._entered(tokens[code], place, int(seen[code]), column)
             if len(self) > MAX_SYMBOLS:
                 refuse_continuous(

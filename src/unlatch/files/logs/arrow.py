@@ -1,7 +1,7 @@
 """Tables in memory that speak the Arrow C stream, Parquet and Feather files: all by way of pyarrow, batch by batch.
 
-What comes from a file is not trusted: columns are validated before they are looked at, checksums of pages are verified,
-and whatever pyarrow says about a damaged file becomes a `DataError`.
+What comes from a file is not trusted: every column is validated before it is looked at, or while it is looked up in a
+table, checksums of pages are verified, and whatever pyarrow says about a damaged file becomes a `DataError`.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ from unlatch.files.logs.columns import (
     Roles,
     by_name,
 )
-from unlatch.files.logs.rows import NOTHING, Answers, Numbers, Place, RowBatch
+from unlatch.files.logs.rows import Answers, Numbers, Place, RowBatch
 from unlatch.files.logs.values import Tokens, answers_of, answers_of_texts, noting_floats, numbers_of
+from unlatch.kernels import text
 
 __all__ = [
     "COLUMNS_KEY",
@@ -42,11 +43,11 @@ __all__ = [
     "parquet_table",
 ]
 
-ROWS_PER_BATCH = 1 << 16
-_ROWS_READ = 4 * ROWS_PER_BATCH
-"""Rows of a Parquet file that are read and validated at once: what that costs beside the rows is paid less often."""
+ROWS_PER_BATCH = 1 << 18
+"""Rows that are read at once: so many that what is done once for all of them does not count."""
 
-_CODES_OF_A_BYTE = 1 << 8
+_FIRST_ROWS = 1 << 12
+"""Rows that are read alone, so that the tables know something before many cells are looked up."""
 
 _BUFFER = 1 << 20
 """Bytes of a column that are read at once; without a buffer it would be the whole column of a row group."""
@@ -112,7 +113,7 @@ class ArrowReader:
             for column in self.columns.present
             if column not in (REWARD, PROBABILITY, STEP, TERMINATED, TRUNCATED)
         }
-        self._dictionaries: dict[int, tuple[Any, NDArray[np.int16]]] = {}
+        self._dictionaries: dict[int, tuple[Any, Any, NDArray[np.int16]]] = {}
         self._rows = 0
 
     def batches(self) -> Iterator[RowBatch]:
@@ -122,12 +123,13 @@ class ArrowReader:
                 batch = next(source, None)
             if batch is None:
                 return
-            with _arrow_errors(self.place.where, self._kind):
-                batch.validate()
-            for start in range(0, batch.num_rows, ROWS_PER_BATCH):
+            done = 0
+            while done < batch.num_rows:
+                size = ROWS_PER_BATCH if self._rows else _FIRST_ROWS
                 with _arrow_errors(self.place.where, self._kind):
-                    rows = self._read(batch.slice(start, ROWS_PER_BATCH))
+                    rows = self._read(batch.slice(done, size))
                 yield rows
+                done += size
 
     def findings(self, strict: bool) -> Diagnostics:
         return noting_floats(self.columns.diagnostics, self._tokens, self.columns)
@@ -140,6 +142,11 @@ class ArrowReader:
         answers: dict[int, Answers] = {}
         for column in self.columns.present:
             array = batch.column(self.columns.names[column])
+            found = self._known(array, column)
+            if found is not None:
+                symbols[column] = found
+                continue
+            array.validate(full=True)
             if column in self._tokens:
                 symbols[column] = self._symbols(array, lines, column)
             elif column in (TERMINATED, TRUNCATED):
@@ -155,47 +162,50 @@ class ArrowReader:
             answers=answers,
         )
 
+    def _known(self, array: Any, column: int) -> Any:
+        """The codes of a column whose dictionary came before, if it is one and all its entries are known."""
+        known = self._dictionaries.get(column)
+        if known is None or array.type != known[0] or array.indices.null_count:
+            return None
+        if not array.dictionary.equals(known[1]):
+            return None
+        indices = array.indices.to_numpy()
+        places = indices.view(f"u{indices.itemsize}")  # a negative one is a high one
+        if len(places) and int(places.max()) >= len(known[2]):
+            return None
+        found = np.empty(len(array), dtype=np.int16)
+        return None if text.look_up(known[2], places, found) else found
+
     def _symbols(self, array: Any, lines: Ints, column: int) -> Any:
         import pyarrow as pa
 
         kind, tokens = array.type, self._tokens[column]
-        plain = pa.types.is_dictionary(kind) and not array.indices.null_count and column != EPISODE
-        if plain and (found := self._known(array, column)) is not None:
-            return found
-        array.validate(full=True)
         if pa.types.is_null(kind):
             return np.full(len(array), -1, dtype=np.int64)
         if pa.types.is_integer(kind):
             return tokens.of_integers(*_values(array), lines)
         if pa.types.is_floating(kind):
             return tokens.of_floats(*_values(array), lines)
-        if not plain:
+        if (
+            not pa.types.is_dictionary(kind)
+            or array.indices.null_count
+            or column == EPISODE
+            or not len(array)
+        ):
             return tokens.of_codes(*self._coded(array, column), lines)
+        self._check_dictionary(array, column)
         return self._learned(array, lines, column)
 
-    def _known(self, array: Any, column: int) -> Any:
-        """The codes of a column whose dictionary is that of the batch before; None if it is not, or an entry is used
-        that was not then. Codes are not validated before they are looked up: the table has an entry for each."""
-        from unlatch.kernels.text import look_up
-
-        dictionary, table = self._dictionaries.get(column, (None, None))
-        if table is None or not array.dictionary.equals(dictionary):
-            return None
-        indices = array.indices.to_numpy()
-        places = indices.view(f"u{indices.itemsize}")
-        if places.itemsize > 1 and places.max(initial=0) >= len(table):
-            return None
+    def _learned(self, array: Any, lines: Ints, column: int) -> Any:
+        """The codes of a column with a dictionary and without gaps, and for the next batches what each entry is."""
+        texts, indices = _Texts(array.dictionary), array.indices.to_numpy()
+        uses = np.bincount(indices, minlength=len(texts))
+        uses[np.asarray(array.dictionary.is_null())] = 0
+        table = self._tokens[column].table(uses, indices, texts, lines)[:-1].astype(np.int16)
         found = np.empty(len(array), dtype=np.int16)
-        return None if look_up(table, places, found) else found
-
-    def _learned(self, array: Any, lines: Ints, column: int) -> Ints:
-        """The codes of a column with a dictionary, and for the next batches what each of its entries is."""
-        indices, texts = self._coded(array, column)
-        codes = self._tokens[column].of_codes(indices, texts, lines)
-        table = np.full(max(len(array.dictionary), _CODES_OF_A_BYTE), NOTHING, dtype=np.int16)
-        table[indices[indices >= 0]] = codes[indices >= 0]
-        self._dictionaries[column] = array.dictionary, table
-        return codes
+        text.look_up(table, indices, found)
+        self._dictionaries[column] = array.type, array.dictionary, table
+        return found
 
     def _coded(self, array: Any, column: int) -> tuple[Ints, Sequence[str]]:
         """Codes of a column of texts, and the texts; -1 where there is none."""
@@ -212,12 +222,7 @@ class ArrowReader:
             array = array.dictionary_encode()
         elif not pa.types.is_dictionary(kind):
             raise self._wrong_type(column, kind, "text or whole numbers")
-        if not (
-            is_text(pa, array.type.value_type)
-            or pa.types.is_integer(array.type.value_type)
-            or pa.types.is_boolean(array.type.value_type)
-        ):
-            raise self._wrong_type(column, kind, "text or whole numbers")
+        self._check_dictionary(array, column)
         values, missing = _values(array.indices)
         codes = values.astype(np.int64)
         if missing is not None:
@@ -228,10 +233,16 @@ class ArrowReader:
             codes = np.where((codes >= 0) & empty[codes], -1, codes)
         return codes, texts
 
+    def _check_dictionary(self, array: Any, column: int) -> None:
+        import pyarrow as pa
+
+        kind = array.type.value_type
+        if not (is_text(pa, kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
+            raise self._wrong_type(column, array.type, "text or whole numbers")
+
     def _answers(self, array: Any, column: int) -> Answers:
         import pyarrow as pa
 
-        array.validate(full=True)
         kind = array.type
         if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind):
             return answers_of(*_values(array))
@@ -245,7 +256,6 @@ class ArrowReader:
     def _numbers(self, array: Any, column: int) -> Numbers:
         import pyarrow as pa
 
-        array.validate(full=True)
         kind = array.type
         if pa.types.is_null(kind):
             return numbers_of(np.full(len(array), np.nan), None)
@@ -276,7 +286,6 @@ class _Texts(Sequence[str]):
 
 
 def is_text(pa: Any, kind: Any) -> bool:
-    """Whether a type of pyarrow is one of text."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or kind == pa.string_view())
 
 
@@ -302,7 +311,9 @@ def memory_table(table: Any, roles: Roles) -> ArrowReader:
     def batches(columns: Columns) -> Iterator[Any]:
         wanted = [columns.names[column] for column in columns.present]
         for batch in stream:
-            yield batch.select(wanted)
+            chosen = batch.select(wanted)
+            chosen.validate()
+            yield chosen
 
     return ArrowReader(names, roles, where, "a table", batches)
 
@@ -328,7 +339,8 @@ def parquet_table(path: str, where: str, roles: Roles) -> ArrowReader:
             page_checksum_verification=True,
         ) as file:
             total, done = file.metadata.num_rows, 0
-            for batch in file.iter_batches(_ROWS_READ, columns=wanted, use_threads=False):
+            for batch in file.iter_batches(ROWS_PER_BATCH, columns=wanted, use_threads=False):
+                batch.validate()
                 yield batch
                 done += batch.num_rows
                 report("reading", done, max(total, done))
@@ -361,7 +373,9 @@ def feather_table(path: str, where: str, roles: Roles) -> ArrowReader:
         wanted = [columns.names[column] for column in columns.present]
         file = opened()
         for i in range(file.num_record_batches):
-            yield file.get_batch(i).select(wanted)
+            batch = file.get_batch(i).select(wanted)
+            batch.validate()
+            yield batch
             report("reading", i + 1, file.num_record_batches)
 
     return ArrowReader(names, roles, where, "Feather", batches)

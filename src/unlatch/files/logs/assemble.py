@@ -5,6 +5,7 @@ The same for every kind of file, and for several files one after the other.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -146,10 +147,11 @@ class _StepNumbers:
         self.checked = 0
         self._last = 0.0
 
-    def breaks(self, numbers: Floats, begins: Flags, lines: Ints, place: Place) -> Flags:
-        """Where steps are missing."""
+    def breaks(self, numbers: Floats, starts: Ints, lines: Ints, place: Place) -> Flags:
+        """Where steps are missing, of episodes that begin at ``starts``."""
         rise = np.diff(numbers, prepend=self._last)
-        inside = ~begins
+        inside = np.ones(len(numbers), dtype=bool)
+        inside[starts] = False
         back = np.flatnonzero(inside & (rise <= 0))
         if len(back):
             row = int(back[0])
@@ -250,22 +252,22 @@ class Assembler:
         kept, after_gap, openings = self._gaps.split(rows)
         steps, opened = kept, None
         if openings.any():
-            steps, opened = kept.chosen(~openings), kept.chosen(openings)
+            steps, opened = _without_episodes(kept).chosen(~openings), kept.chosen(openings)
             self._refuse_content(opened)
         numbers = {column: self._checked_numbers(steps, column) for column in steps.numbers}
         answers = {column: self._checked_answers(steps, column) for column in steps.answers}
         if PROBABILITY in numbers:
             self._check_chances(numbers[PROBABILITY], steps.lines)
-        begins, first = self._beginnings(kept, opened, after_gap, openings, answers)
+        starts, first = self._beginnings(kept, opened, after_gap, openings)
         if STEP in numbers:
-            breaks = self._numbers.breaks(numbers[STEP], begins, steps.lines, self._place)
+            breaks = self._numbers.breaks(numbers[STEP], starts, steps.lines, self._place)
             if breaks.any():
-                begins, first = _with_breaks(begins, first, breaks)
+                starts, first = _with_breaks(starts, first, breaks)
         chunk = LogChunk(
             start=self.steps,
             actions=self._coded(steps, ACTION, ACTION),
             observations=self._coded(steps, OBSERVATION, OBSERVATION),
-            episode_starts=np.flatnonzero(begins),
+            episode_starts=starts,
             action_names=self._alphabets[ACTION].names,
             observation_names=self._alphabets[OBSERVATION].names,
             rewards=numbers.get(REWARD),
@@ -278,18 +280,14 @@ class Assembler:
         return chunk
 
     def _beginnings(
-        self,
-        rows: RowBatch,
-        opened: RowBatch | None,
-        after_gap: Flags,
-        openings: Flags,
-        answers: dict[int, Flags],
+        self, rows: RowBatch, opened: RowBatch | None, after_gap: Flags, openings: Flags
     ) -> Beginnings:
         """Where episodes begin among the steps of these rows, and their first observations."""
-        if opened is None and not answers and EPISODE not in rows.symbols:
+        if opened is None and not rows.answers and EPISODE not in rows.symbols:
             found = self._episodes.go_on(rows.lines, after_gap)
             if found is not None:
                 return found
+        answers = {column: answers.values for column, answers in rows.answers.items()}
         return self._episodes.begin(
             Rows(
                 lines=rows.lines,
@@ -297,8 +295,8 @@ class Assembler:
                 openings=openings,
                 first=self._coded(opened, OBSERVATION, _FIRST),
                 episodes=self._episodes_of(rows),
-                terminated=_spread(answers.get(TERMINATED), ~openings),
-                truncated=_spread(answers.get(TRUNCATED), ~openings),
+                terminated=answers.get(TERMINATED),
+                truncated=answers.get(TRUNCATED),
             )
         )
 
@@ -467,17 +465,15 @@ class Assembler:
         raise DataError(f"{self._place.where}: 0 steps{cut}")
 
 
-def _spread(flags: Flags | None, steps: Flags) -> Flags:
-    """For every row, from those of its steps; none where the table does not say."""
-    result = np.zeros(len(steps), dtype=bool)
-    if flags is not None:
-        result[steps] = flags
-    return result
+def _without_episodes(rows: RowBatch) -> RowBatch:
+    return replace(
+        rows, symbols={column: codes for column, codes in rows.symbols.items() if column != EPISODE}
+    )
 
 
-def _with_breaks(begins: Flags, first: Ints, breaks: Flags) -> tuple[Flags, Ints]:
+def _with_breaks(starts: Ints, first: Ints, breaks: Flags) -> tuple[Ints, Ints]:
     """With more beginnings, which have no first observations."""
-    both = begins | breaks
-    result = np.full(int(both.sum()), NOTHING)
-    result[begins[both]] = first
+    both = np.union1d(starts, np.flatnonzero(breaks))
+    result = np.full(len(both), NOTHING)
+    result[np.searchsorted(both, starts)] = first
     return both, result

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unlatch.arrays import Ints
 from unlatch.core.alphabet import sorted_names
 from unlatch.core.chunks import LogChunk, column, concatenated
 from unlatch.core.diagnostics import Diagnostics
@@ -53,17 +52,24 @@ def joined(chunks: Sequence[LogChunk], diagnostics: Diagnostics) -> Trajectory:
         observations=observations,
         action_names=action_names,
         observation_names=observation_names,
-        rewards=column(chunks, "rewards"),
-        episode_starts=np.concatenate([chunk.episode_starts + chunk.start for chunk in chunks]),
-        probabilities=column(chunks, "probabilities"),
-        terminated=column(chunks, "terminated"),
+        rewards=_kept(column(chunks, "rewards")),
+        episode_starts=_kept(np.concatenate([chunk.episode_starts + chunk.start for chunk in chunks])),
+        probabilities=_kept(column(chunks, "probabilities")),
+        terminated=_kept(column(chunks, "terminated")),
         first_observations=first,
         first_observation_names=first_names,  # type: ignore[arg-type]
         diagnostics=diagnostics,
     )
 
 
-def _sorted_codes(parts: Sequence[Array], names: Sequence[str]) -> tuple[tuple[str, ...], Ints]:
+def _kept(array: Array | None) -> Any:
+    """A new array that nobody else has and nobody will write to: then a log needs no copy of it."""
+    if array is not None:
+        array.setflags(write=False)
+    return array
+
+
+def _sorted_codes(parts: Sequence[Array], names: Sequence[str]) -> tuple[tuple[str, ...], Array]:
     """The names in sorted order, and all codes as codes of that order."""
     from unlatch.kernels.text import look_up
 
@@ -75,5 +81,4 @@ def _sorted_codes(parts: Sequence[Array], names: Sequence[str]) -> tuple[tuple[s
     for part in parts:
         look_up(table, part, result[done : done + len(part)])
         done += len(part)
-    result.setflags(write=False)
-    return tuple(ordered), result
+    return tuple(ordered), _kept(result)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
+from functools import cache
 from typing import Any, BinaryIO
 
 from unlatch.errors import DataError, ResourceLimitError, UnlatchError
@@ -26,14 +27,33 @@ def unpacked(handle: BinaryIO, size: int, where: str) -> BinaryIO:
 
 
 def _zstd(handle: BinaryIO, where: str) -> Any:
+    library = _zstd_library()
+    if library is not None:
+        return library.ZstdFile(handle)
+    pa = arrow_library(f"{where}: to unpack zstd")
+    return _Filled(pa.CompressedInputStream(pa.OSFile(where), "zstd"))  # it would close our handle
+
+
+@cache
+def _zstd_library() -> Any:
     """Python has zstd from 3.14 on; pyarrow always."""
     try:
         from compression import zstd  # type: ignore[import-not-found,unused-ignore]
-
-        return zstd.ZstdFile(handle)
     except ImportError:
-        pa = arrow_library(f"{where}: to unpack zstd")
-        return pa.CompressedInputStream(pa.OSFile(where), "zstd")  # it would close our handle
+        return None
+    return zstd
+
+
+class _Filled:
+    """Reads into memory of ours: what pyarrow takes to return bytes in, it loses where the stream is damaged."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def read(self, wanted: int) -> bytes:
+        memory = bytearray(wanted)
+        count = self._stream.readinto(memory)
+        return bytes(memoryview(memory)[:count])
 
 
 class _Unpacked:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unlatch.arrays import Flags, Ints
 from unlatch.errors import DataError
@@ -16,13 +17,19 @@ __all__ = ["Beginnings", "Episodes", "Rows"]
 _NONE = -1
 """The first observation of an episode that has none, and a line that there is not."""
 
+_FIRST, _TERMINATED, _ENDED = 1, 2, 3
+"""Entries of the state that rows leave behind, as the kernel has them."""
+
+_NO_CODES = np.zeros(0, dtype=np.int64)
+_NO_ANSWERS = np.zeros(0, dtype=np.int8)
+
 
 class Rows(NamedTuple):
     """What rows say about episodes, one entry a row.
 
     ``openings`` are the rows without an action: they hold what was shown before the first one, and ``first`` has its
-    codes, one for every such row. ``episodes`` numbers the texts of the episode's column as they appear; None if
-    there is no such column.
+    codes, one for every such row. ``episodes`` numbers the texts of the episode's column as they appear. It,
+    ``terminated`` and ``truncated`` (`YES` where it was) are None if there is no such column.
     """
 
     lines: Ints
@@ -30,14 +37,14 @@ class Rows(NamedTuple):
     openings: Flags
     first: Ints
     episodes: Ints | None
-    terminated: Flags
-    truncated: Flags
+    terminated: NDArray[np.int8] | None
+    truncated: NDArray[np.int8] | None
 
 
 class Beginnings(NamedTuple):
-    """Which steps begin an episode, and the first observations of these episodes, -1 for none."""
+    """The steps that begin an episode, and the first observations of these episodes, -1 for none."""
 
-    begins: Flags
+    starts: Ints
     first: Ints
 
 
@@ -56,97 +63,75 @@ class Episodes:
         self.line_opened = _NONE
         self.line_without = _NONE
         self.place_without = self.place
-        self._line = _NONE  # this and the rest: of the last row
-        self._episode = _NONE
-        self._first = _NONE
-        self._terminated = False
-        self._ended = False
+        self._line = _NONE
+        self._state = np.array([_NONE, _NONE, 0, 0])  # this and the line: of the last row
 
     def begin(self, rows: Rows) -> Beginnings:
         """Which of the next rows' steps begin an episode."""
-        if not len(rows.lines):
-            return Beginnings(rows.after_gap, rows.first)
-        ended = rows.terminated | rows.truncated
-        begins = rows.after_gap | np.append(self._ended, ended[:-1])
-        if rows.episodes is None:
-            begins |= rows.openings
-        else:
-            begins |= self._changes(rows, rows.episodes)
-            self._refuse_late_openings(rows, begins)
-            self._episode = int(rows.episodes[-1])
-        result = self._with_first_observations(rows, begins)
-        self._line = int(rows.lines[-1])
-        self._terminated, self._ended = bool(rows.terminated[-1]), bool(ended[-1])
-        return result
+        from unlatch.kernels import episodes as kernel
+
+        size = len(rows.lines)
+        said = np.zeros(7, dtype=np.int64)
+        starts, first = np.empty((2, size), dtype=np.int64)
+        begun = kernel.follow_rows(
+            rows.after_gap,
+            rows.openings,
+            rows.first,
+            _NO_CODES if rows.episodes is None else rows.episodes,
+            _NO_ANSWERS if rows.terminated is None else rows.terminated,
+            _NO_ANSWERS if rows.truncated is None else rows.truncated,
+            self._state,
+            said,
+            starts,
+            first,
+        )
+        self._refuse(rows, *said[: kernel.OPENED_AT].tolist())
+        self.opened += int(said[kernel.OPENED])
+        self.empty += int(said[kernel.EMPTY])
+        self._take_note(rows.lines, int(said[kernel.OPENED_AT]), int(said[kernel.WITHOUT_AT]))
+        return Beginnings(starts[:begun].copy(), first[:begun].copy())
 
     def go_on(self, lines: Ints, after_gap: Flags) -> Beginnings | None:
         """As `begin`, for rows that say nothing about episodes; None if a first observation waits for one of them."""
-        if self._first != _NONE or not len(lines):
+        if self._state[_FIRST] != _NONE or not len(lines):
             return None
-        begins = after_gap
-        begins[0] |= self._ended
-        places = np.flatnonzero(begins)
-        if self.line_without == _NONE and len(places):
-            self.line_without, self.place_without = int(lines[places[0]]), self.place
-        self._line = int(lines[-1])
-        self._terminated = self._ended = False
-        return Beginnings(begins, np.full(len(places), _NONE))
+        after_gap[0] |= self._state[_ENDED] != 0
+        starts = np.flatnonzero(after_gap)
+        self._take_note(lines, _NONE, int(starts[0]) if len(starts) else _NONE)
+        self._state[[_TERMINATED, _ENDED]] = 0
+        return Beginnings(starts, np.full(len(starts), _NONE))
 
     def finish(self) -> None:
         """No row follows that belongs to what came before."""
-        self.empty += self._first != _NONE
-        self._first = self._episode = _NONE
-        self._terminated, self._ended = False, True
+        self.empty += int(self._state[_FIRST] != _NONE)
+        self._state[:] = _NONE, _NONE, 0, 1
 
-    def _changes(self, rows: Rows, episodes: Ints) -> Flags:
-        """Where another episode is named. Codes rise as they appear, so a lower one had been left before."""
-        rise = np.diff(episodes, prepend=self._episode)
-        back = np.flatnonzero(rise < 0)
-        if len(back):
+    def _take_note(self, lines: Ints, opened: int, without: int) -> None:
+        """Remember the lines that messages may speak of."""
+        if self.line_without == _NONE and without != _NONE:
+            self.line_without, self.place_without = int(lines[without]), self.place
+        if self.line_opened == _NONE and opened != _NONE:
+            self.line_opened = int(lines[opened])
+        if len(lines):
+            self._line = int(lines[-1])
+
+    def _refuse(self, rows: Rows, back: int, over: int, late: int) -> None:
+        """Codes of episodes rise as they appear, so that a lower one had been left before."""
+        if back != _NONE:
             raise DataError(
-                f"{self.place(int(rows.lines[back[0]]), EPISODE)}: an episode that had ended goes on; "
+                f"{self.place(int(rows.lines[back]), EPISODE)}: an episode that had ended goes on; "
                 "sort the rows by episode"
             )
-        over = np.flatnonzero((rise == 0) & np.append(self._terminated, rows.terminated[:-1]))
-        if len(over):
-            row = int(over[0])
-            before = int(rows.lines[row - 1]) if row else self._line
+        if over != _NONE:
+            before = int(rows.lines[over - 1]) if over else self._line
             raise DataError(
-                f"{self.place(int(rows.lines[row]), EPISODE)}: the episode goes on, though it terminated on "
+                f"{self.place(int(rows.lines[over]), EPISODE)}: the episode goes on, though it terminated on "
                 f"{self.place.unit} {before}; give every episode a number of its own, or correct the ending, "
                 f"which is for good"
             )
-        return rise > 0
-
-    def _refuse_late_openings(self, rows: Rows, begins: Flags) -> None:
-        late = np.flatnonzero(rows.openings & ~begins)
-        if len(late):
+        if late != _NONE:
             raise DataError(
-                f"{self.place(int(rows.lines[late[0]]), ACTION)}: an empty cell, in a row that is not the first of "
+                f"{self.place(int(rows.lines[late]), ACTION)}: an empty cell, in a row that is not the first of "
                 "its episode; only what was shown before the first action has none: complete it, or let a new episode "
                 "begin after it with missing='split' (--missing split)"
             )
-
-    def _with_first_observations(self, rows: Rows, begins: Flags) -> Beginnings:
-        """A first observation belongs to the step in the next row, unless that begins another episode."""
-        if self._first == _NONE and not len(rows.first):  # as in most tables
-            self._count(rows, np.zeros_like(begins), np.zeros_like(begins), begins)
-            return Beginnings(begins, np.full(np.count_nonzero(begins), _NONE))
-        shown = np.full(len(begins) + 1, _NONE)
-        shown[0] = self._first
-        shown[1:][rows.openings] = rows.first
-        before, self._first = shown[:-1], int(shown[-1])
-        waiting = before != _NONE
-        joined = waiting & ~begins & ~rows.openings
-        fresh = (waiting | begins) & ~rows.openings
-        self._count(rows, waiting, joined, fresh)
-        return Beginnings(fresh[~rows.openings], np.where(joined, before, _NONE)[fresh])
-
-    def _count(self, rows: Rows, waiting: Flags, joined: Flags, fresh: Flags) -> None:
-        self.opened += int(np.count_nonzero(joined))
-        self.empty += int(np.count_nonzero(waiting & ~joined))
-        without = fresh & ~joined
-        if self.line_without == _NONE and without.any():
-            self.line_without, self.place_without = int(rows.lines[without.argmax()]), self.place
-        if self.line_opened == _NONE and rows.openings.any():
-            self.line_opened = int(rows.lines[rows.openings.argmax()])

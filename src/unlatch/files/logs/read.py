@@ -7,10 +7,12 @@ read without guessing is refused, with the line and a remedy.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
-from typing import Any, get_args
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from typing import Any, TypedDict, Unpack, get_args
 
-from unlatch.core.chunks import LogChunk
+import numpy as np
+
+from unlatch.core.chunks import LogChunk, concatenated
 from unlatch.core.diagnostics import Diagnostics
 from unlatch.core.trajectory import Trajectory
 from unlatch.errors import UsageError
@@ -21,9 +23,34 @@ from unlatch.files.logs.columns import checked_delimiter, checked_roles
 from unlatch.files.logs.sources import Form, LogSource, opened, parts_of
 from unlatch.files.logs.text import checked_encoding
 
-__all__ = ["iterate_log", "read_log"]
+__all__ = ["ReadOptions", "checked_options", "iterate_log", "read_log"]
 
 STEPS_PER_CHUNK = 1 << 20
+_STEPS_KEPT = 1 << 22
+"""Steps that are kept in one array while a log is read: small arrays would each take new memory from the system."""
+
+
+class ReadOptions(TypedDict, total=False):
+    """What `read_log` takes beside the source, for those that hand it on."""
+
+    action: str
+    observation: str | Sequence[str]
+    reward: str | None
+    episode: str | None
+    probability: str | None
+    terminated: str | None
+    truncated: str | None
+    environment: str | None
+    step: str | None
+    header: bool
+    delimiter: str
+    encoding: str
+    missing: Missing
+    order: Order
+    autoreset: Autoreset | None
+    sort: bool
+    continued: bool
+    strict: bool
 
 
 def read_log(
@@ -117,18 +144,23 @@ def read_log(
         header=header,
         delimiter=delimiter,
         encoding=encoding,
-        continued=continued,
     )
     chunks = _read(source, form, missing, order, autoreset, sort, continued, strict)
     found: list[LogChunk] = []
+    waiting: list[LogChunk] = []
     while True:
         try:
-            found.append(next(chunks))
+            waiting.append(next(chunks))
         except StopIteration as end:
-            return joined(found, end.value)
+            return joined([*found, *waiting], end.value)
+        if sum(map(len, waiting)) >= _STEPS_KEPT:
+            found.append(concatenated(waiting))
+            waiting = []
 
 
-def iterate_log(source: LogSource, *, chunk: int = STEPS_PER_CHUNK, **options: Any) -> Iterator[LogChunk]:
+def iterate_log(
+    source: LogSource, *, chunk: int = STEPS_PER_CHUNK, **options: Unpack[ReadOptions]
+) -> Iterator[LogChunk]:
     """Read a log piece by piece, in memory that does not grow with its length.
 
     Takes the options of `read_log`. What is wrong with a log as a whole (rows that lack cells, say) is raised after
@@ -158,32 +190,34 @@ def iterate_log(source: LogSource, *, chunk: int = STEPS_PER_CHUNK, **options: A
     return resized(_read(source, *reader), chunk)
 
 
-def _options_of_reader(options: dict[str, Any]) -> tuple[Any, ...]:
-    """The arguments of `_read` from those of `read_log`, with the same defaults."""
+def checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """All options of `read_log`, those that are not given with their defaults; others are refused."""
     defaults: dict[str, Any] = dict(read_log.__kwdefaults__ or {})
     unknown = sorted(set(options) - set(defaults))
     if unknown:
         raise UsageError(f"no option {unknown[0]!r}; there are {', '.join(defaults)}")
-    given = defaults | options
+    return defaults | dict(options)
+
+
+def _options_of_reader(options: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The arguments of `_read` from those of `read_log`."""
+    given = checked_options(options)
     form = _checked_form(
-        tuple(given[name] for name in list(defaults)[:9]),
+        tuple(given[name] for name in list(given)[:9]),
         header=given["header"],
         delimiter=given["delimiter"],
         encoding=given["encoding"],
-        continued=given["continued"],
     )
     return form, *(given[name] for name in ("missing", "order", "autoreset", "sort", "continued", "strict"))
 
 
-def _checked_form(
-    names: tuple[Any, ...], *, header: bool, delimiter: str, encoding: str, continued: bool
-) -> Form:
+def _checked_form(names: tuple[Any, ...], *, header: bool, delimiter: str, encoding: str) -> Form:
+    _check_answers(header=header)
     return Form(
         roles=checked_roles(*names),
         header=header,
         delimiter=checked_delimiter(delimiter),
         encoding=checked_encoding(encoding),
-        names_episodes=continued,
     )
 
 
@@ -199,6 +233,7 @@ def _read(
 ) -> Generator[LogChunk, None, Diagnostics]:
     """The chunks of a log as its tables give them; at the end what was noticed."""
     _check_choices(missing, order, autoreset)
+    _check_answers(sort=sort, continued=continued, strict=strict)
     assembler = Assembler(missing=missing, strict=strict, continued=continued, autoreset=autoreset)
     for part in parts_of(source):
         with opened(part, form) as table:
@@ -218,3 +253,9 @@ def _check_choices(missing: object, order: object, autoreset: object) -> None:
     ):
         if not isinstance(value, str | None) or value not in allowed:
             raise UsageError(f"{name} must be {' or '.join(map(repr, allowed))}, got {value!r:.40}")
+
+
+def _check_answers(**answers: object) -> None:
+    for name, value in answers.items():
+        if not isinstance(value, bool | np.bool_):
+            raise UsageError(f"{name} must be True or False, got {value!r:.40}")

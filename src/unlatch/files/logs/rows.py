@@ -27,9 +27,12 @@ class Numbers(NamedTuple):
     empty: Flags
     shown: Callable[[int], str]
 
-    def chosen(self, rows: Flags | Ints) -> Numbers:
-        places = _places(rows)
-        return Numbers(self.values[rows], self.empty[rows], lambda row: self.shown(int(places[row])))
+    def chosen(self, places: Ints) -> Numbers:
+        return Numbers(
+            self.values.take(places, mode="clip"),
+            self.empty.take(places, mode="clip"),
+            lambda row: self.shown(int(places[row])),
+        )
 
 
 class Answers(NamedTuple):
@@ -38,13 +41,8 @@ class Answers(NamedTuple):
     values: NDArray[np.int8]
     shown: Callable[[int], str]
 
-    def chosen(self, rows: Flags | Ints) -> Answers:
-        places = _places(rows)
-        return Answers(self.values[rows], lambda row: self.shown(int(places[row])))
-
-
-def _places(rows: Flags | Ints) -> Ints:
-    return np.flatnonzero(rows) if rows.dtype == np.bool_ else rows.astype(np.int64)
+    def chosen(self, places: Ints) -> Answers:
+        return Answers(self.values.take(places, mode="clip"), lambda row: self.shown(int(places[row])))
 
 
 @dataclass(frozen=True)
@@ -88,14 +86,15 @@ class RowBatch:
 
     def chosen(self, rows: Flags | Ints) -> RowBatch:
         """Some of the rows, in the order of ``rows``."""
+        places: Ints = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows.astype(np.int64, copy=False)
         return replace(
             self,
-            lines=self.lines[rows],
-            symbols={column: codes[rows] for column, codes in self.symbols.items()},
-            numbers={column: numbers.chosen(rows) for column, numbers in self.numbers.items()},
-            answers={column: answers.chosen(rows) for column, answers in self.answers.items()},
-            blank=None if self.blank is None else self.blank[rows],
-            seams=None if self.seams is None else self.seams[rows],
+            lines=self.lines.take(places, mode="clip"),
+            symbols={column: codes.take(places, mode="clip") for column, codes in self.symbols.items()},
+            numbers={column: numbers.chosen(places) for column, numbers in self.numbers.items()},
+            answers={column: answers.chosen(places) for column, answers in self.answers.items()},
+            blank=None if self.blank is None else self.blank.take(places, mode="clip"),
+            seams=None if self.seams is None else self.seams.take(places, mode="clip"),
         )
 
 

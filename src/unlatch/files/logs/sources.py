@@ -45,7 +45,6 @@ class Form:
     header: bool
     delimiter: str
     encoding: str
-    names_episodes: bool
 
 
 def parts_of(source: LogSource) -> list[Any]:
@@ -58,6 +57,12 @@ def parts_of(source: LogSource) -> list[Any]:
         path = checked_path(source)
         if os.path.isdir(path):
             return _files_in(path)
+        if path.startswith("minari:") and not os.path.exists(path):
+            name = path.removeprefix("minari:")
+            raise UsageError(
+                f"{path}: the name of a dataset of Minari, not of a file; from_minari({name!r}) reads it, and unlatch "
+                f"record {path} -o log.parquet makes a file of it"
+            )
     return [source]
 
 
@@ -152,11 +157,4 @@ def _text(handle: BinaryIO, size: int | None, where: str, form: Form) -> RowSour
     blocks = utf8_blocks(handle, size, form.encoding, where)
     first = first_block(blocks)
     columns, start, line = read_columns(first, form.roles, form.header, form.delimiter, where)
-    return DelimitedReader(
-        columns,
-        form.delimiter,
-        line,
-        where,
-        chain([first[start:]], blocks),
-        names_episodes=form.names_episodes,
-    )
+    return DelimitedReader(columns, form.delimiter, line, where, chain([first[start:]], blocks))

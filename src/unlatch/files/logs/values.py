@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from unlatch.core.alphabet import MAX_SYMBOLS, refuse_continuous
 from unlatch.core.diagnostics import Diagnostics
 from unlatch.files.logs.columns import EPISODE, Columns
 from unlatch.files.logs.delimited import ANSWERS
+from unlatch.files.logs.rising import RisingNumbers
 from unlatch.files.logs.rows import NO, NOTHING, WRONG, YES, Answers, Numbers, Place
 
 __all__ = ["Tokens", "answers_of", "answers_of_texts", "noting_floats", "numbers_of"]
@@ -23,6 +24,9 @@ _EXACT = 2.0**53
 _DENSE = 1 << 16
 """Whole numbers in so small a range are told apart by a table instead of by sorting."""
 
+_MOST = 10**18
+"""Below it, a number of an episode is one that may rise."""
+
 _FEW = 16
 """New texts that are looked for one by one."""
 
@@ -31,19 +35,31 @@ class Tokens:
     """The texts of one column, numbered as they come. ``floats`` says that whole numbers came as floats."""
 
     def __init__(self, column: int, place: Place) -> None:
-        self.tokens: list[str] = []
         self.seen: list[int] = []
         self.floats = False
+        self._texts: list[str] = []
+        self._rising = RisingNumbers() if column == EPISODE else None
         self._column = column
         self._place = place
         self._codes: dict[str, int] = {}
         self._rows = 0
 
+    @property
+    def tokens(self) -> Sequence[str]:
+        """All texts so far."""
+        return self._texts if self._rising is None else self._rising
+
     def of_codes(self, codes: Ints, texts: Any, lines: Ints) -> Ints:
-        """Codes of cells that are given as numbers of ``texts[i]``, -1 for none. Only texts that occur are
-        looked at."""
+        """Codes of cells that are given as numbers of ``texts[i]``, -1 for none."""
+        table = self.table(np.bincount(codes + 1, minlength=len(texts) + 1)[1:], codes, texts, lines)
+        return table[codes]
+
+    def table(self, uses: Ints, codes: Array, texts: Any, lines: Ints) -> Ints:
+        """The code of every text, given how often each is used; of none for those that are not, and at the end. Only
+        texts that occur are looked at."""
+        self._spell()
         table = np.full(len(texts) + 1, NOTHING, dtype=np.int64)
-        used = np.flatnonzero(np.bincount(codes + 1, minlength=len(texts) + 1)[1:])
+        used = np.flatnonzero(uses)
         self._refuse_many(len(used), len(codes))
         new = [i for i in used.tolist() if str(texts[i]) not in self._codes]
         first = {i: int((codes == i).argmax()) for i in new} if len(new) <= _FEW else _first_rows(codes)
@@ -51,7 +67,7 @@ class Tokens:
             table[i] = self._code(texts[i], int(lines[first.get(i, 0)]))
         self._rows += len(codes)
         self._refuse_many(len(self.tokens), 0)
-        return table[codes]
+        return table
 
     def of_integers(self, values: Array, missing: Flags | None, lines: Ints) -> Ints:
         """Codes of whole numbers, whose decimal digits are their texts."""
@@ -87,13 +103,31 @@ class Tokens:
 
     def _of_runs(self, values: Array, missing: Flags | None, lines: Ints) -> Ints:
         """Codes that rise as they appear, looked up once for every run of equal numbers: episodes are many."""
+        from unlatch.kernels.cells import spread_runs
+
         starts = np.flatnonzero(np.append(True, values[1:] != values[:-1]))
-        found = [
-            self._code(str(v), int(lines[s]))
-            for v, s in zip(values[starts].tolist(), starts.tolist(), strict=True)
-        ]
-        codes = np.repeat(np.array(found, dtype=np.int64), np.diff(np.append(starts, len(values))))
+        numbers = values[starts]
+        found = None
+        if (
+            self._rising is not None
+            and missing is None
+            and int(numbers.min()) >= 0
+            and int(numbers.max()) < _MOST
+        ):
+            found = self._rising.codes(numbers.astype(np.int64, copy=False))
+        if found is None:
+            self._spell()
+            names = zip(numbers.tolist(), starts.tolist(), strict=True)
+            found = np.array([self._code(v, int(lines[s])) for v, s in names], dtype=np.int64)
+        codes = np.empty(len(values), dtype=np.int64)
+        spread_runs(starts, found, codes)
         return codes if missing is None else np.where(missing, NOTHING, codes)
+
+    def _spell(self) -> None:
+        """From now on by texts: enter what came before as numbers that rise."""
+        before, self._rising = self._rising, None
+        for text in before or ():
+            self._code(text, 0)
 
     def _code(self, value: object, line: int) -> int:
         text = str(value)
@@ -101,8 +135,8 @@ class Tokens:
             return NOTHING
         code = self._codes.get(text)
         if code is None:
-            code = self._codes[text] = len(self.tokens)
-            self.tokens.append(text)
+            code = self._codes[text] = len(self._texts)
+            self._texts.append(text)
             self.seen.append(line)
         return code
 
@@ -121,15 +155,21 @@ def _first_rows(codes: Ints) -> dict[int, int]:
 def numbers_of(values: Array, missing: Flags | None) -> Numbers:
     """A column of numbers; what is missing or not a number is an empty cell."""
     with np.errstate(over="ignore"):
-        floats = values.astype(np.float64)
+        floats = values.astype(np.float64, copy=False)
+    finite = np.isfinite(floats)
+    if missing is None and finite.all():
+        return Numbers(floats, ~finite, lambda row: str(float(floats[row])))
     empty = np.isnan(floats) if missing is None else missing | np.isnan(floats)
-    shown = floats.copy() if empty.any() or np.isinf(floats).any() else floats
-    floats[empty | np.isinf(floats)] = np.nan
-    return Numbers(floats, empty, lambda row: "" if empty[row] else str(float(shown[row])))
+    known = np.where(finite & ~empty, floats, np.nan)
+    return Numbers(known, empty, lambda row: "" if empty[row] else str(float(floats[row])))
 
 
 def answers_of(values: Array, missing: Flags | None) -> Answers:
     """A column of truth values, or of the numbers 0 and 1."""
+    if values.dtype == np.bool_:
+        flags = values.astype(np.int8)
+        answers = flags if missing is None else np.where(missing, np.int8(NOTHING), flags)
+        return Answers(answers, lambda row: "" if answers[row] == NOTHING else str(values[row]))
     answers = np.full(len(values), WRONG, dtype=np.int8)
     answers[values == 1] = YES
     answers[values == 0] = NO

@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import metadata
 from typing import Any, Protocol, TypeVar
 
@@ -318,13 +318,18 @@ def completed(provenance: Mapping[str, Any], timestamp: bool) -> dict[str, Any]:
 
 
 def _software() -> dict[str, str]:
+    versions = {library: _version_of(library) for library in _LIBRARIES}
     found = {"unlatch": __version__, "python": platform.python_version()}
-    for library in _LIBRARIES:
-        try:
-            found[library] = metadata.version(library)
-        except metadata.PackageNotFoundError:  # numba is not needed by everything
-            continue
-    return found
+    return found | {library: version for library, version in versions.items() if version is not None}
+
+
+@cache
+def _version_of(library: str) -> str | None:
+    """None if it is not installed: numba is not needed by everything. Looked up once, which takes milliseconds."""
+    try:
+        return metadata.version(library)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def json_bytes(saved: SavedModel, where: str) -> bytes:

@@ -55,6 +55,9 @@ _LEAST_BYTES, _BYTES_A_BYTE = 1 << 27, 64
 """Memory for the tables of a model: as much as the first; of a short file no more than the second, and the third for
 every byte of it, so that a few bytes cannot ask for all the memory there is."""
 
+_MOST_NUMBERED = 1_000_000
+"""Actions or observations that a file may have without naming them: their numbers become names."""
+
 _MOST_NAMES_SHOWN = 8
 
 Place = int | slice
@@ -239,7 +242,8 @@ class _Reader:
         count = int(word) if len(word) < 10 else self._allowed
         if count == 0:
             self._refuse(f"{kind}: at least one is needed", at=begun)
-        if 8 * count > self._allowed:
+        numbers = count * count if kind == "states" else count  # of one matrix, at least
+        if 8 * numbers > self._allowed or count > _MOST_NUMBERED:
             raise ResourceLimitError(
                 f"{self._source.where}: line {self._source.line(begun)}: {kind}: {word[:20]} are too many"
             )

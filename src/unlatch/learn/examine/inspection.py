@@ -52,6 +52,11 @@ _TELLING = {
 }
 """Names of columns that were not read, but may be what others call a column that is."""
 
+_ANEW = frozenset(
+    {"reset", "restart", "start", "begin", "init", "done", "end", "terminal", "terminated", "game over"}
+)
+"""Names of symbols that may be where a world starts anew."""
+
 
 @dataclass(frozen=True)
 class SymbolCount:
@@ -205,6 +210,8 @@ def _suspicious(log: Trajectory) -> list[str]:
                 f"the {kind} has {used} different values in {len(log)} steps: if it is a measured quantity or an "
                 "identifier, bin it or leave it out"
             )
+        if log.n_episodes == 1:
+            found += _starting_anew(kind, codes, names)
     if "ignored_columns" in log.diagnostics:
         for column in log.diagnostics["ignored_columns"].details["columns"]:
             role = _TELLING.get(str(column).lower())
@@ -213,6 +220,17 @@ def _suspicious(log: Trajectory) -> list[str]:
                     f"the column {column!r} was not read; if it is the {role}, say {role}={column!r} (--{role})"
                 )
     return found
+
+
+def _starting_anew(kind: str, codes: Ints, names: Sequence[str]) -> list[str]:
+    """Symbols of a log of one episode that sound as if there were more of them."""
+    counts = np.bincount(codes, minlength=len(names)).tolist()
+    return [
+        f"the {kind} {name!r} stands {count} times in a single episode: if the world starts anew there, say where "
+        "episodes begin with episode=... or end with terminated=... (--episode, --terminated)"
+        for name, count in zip(names, counts, strict=True)
+        if count > 1 and name.lower().strip("<>[]_ ") in _ANEW
+    ]
 
 
 def _only_rises(codes: Ints, names: Sequence[str]) -> bool:

@@ -28,7 +28,7 @@ __all__ = ["identify"]
 _MOST_STATES = 60
 """Beyond, the linear programs have more than 3,500 unknowns and take minutes."""
 
-_SAME = 1e-9
+SAME = 1e-9
 """Difference up to which two numbers of an exact model are the same."""
 
 _HANKEL = 1e-10
@@ -38,7 +38,7 @@ _HANKEL = 1e-10
 @own_errstate
 @linalg.on_one_thread
 def identify(
-    pomdp: POMDP, *, ranges: bool = True, tolerance: float = 1e-9, rng: RandomSource = 0
+    pomdp: POMDP, *, ranges: bool = True, tolerance: float = SAME, rng: RandomSource = 0
 ) -> Identification:
     """What the process of a model determines of its numbers.
 
@@ -106,7 +106,7 @@ def examined(
         return case.declined("no action was tried")
     if not process.tells_endings_apart():
         return case.declined("several terminal states, between which an ending does not tell")
-    dimension = process.dimension(tolerance) + process.endings_told(tolerance)
+    dimension = process.size(tolerance)
     if dimension < pomdp.n_states:
         return case.not_minimal(dimension)
     return _judged(case, dimension, ranges, doubted)
@@ -123,7 +123,7 @@ def _judged(case: _Case, dimension: int, ranges: bool, doubted: Set[Place]) -> I
         cone = Cone(process, tolerance, unreached_rows_free=True, starts=starts, doubted=doubted)
         proof = cone.proof(case.rng)
         if proof is not None:
-            known = reach(process, tolerance if tolerance > _SAME else 0.0)
+            known = reach(process, tolerance if tolerance > SAME else 0.0)
             return case.determined(proof.zeros, known.alone, dimension, cone.dimension)
     held = Cone(process, tolerance, starts=True, doubted=doubted)
     change = held.direction(case.rng)
@@ -332,7 +332,7 @@ class _Ranges:
 
     def _take(self, own: Floats, where: Any, found: Floats) -> None:
         """A number that no model found changes keeps its own bits."""
-        moved = found[..., 1] - found[..., 0] > _SAME
+        moved = found[..., 1] - found[..., 0] > SAME
         own[where] = np.where(moved[..., None], found, own[where])
 
     def verdicts(
@@ -356,7 +356,7 @@ class _Ranges:
                 inner = rows[np.ix_(process.actions, process.live)]
                 rows[np.ix_(process.actions, process.live)] = np.where(settled[which], "identified", inner)
             rows[:, list(process.terminal)] = "identified"  # by what it means to be the end
-            moved = (ranges[..., 1] - ranges[..., 0] > _SAME).any(axis=2)
+            moved = (ranges[..., 1] - ranges[..., 0] > SAME).any(axis=2)
             rows[moved] = "bounded"
             rows[never] = "never observed"
             found.append(rows)
@@ -367,7 +367,7 @@ class _Ranges:
         p = self._process
         flags = np.zeros(self._pomdp.n_states, dtype=bool)
         rows = np.concatenate([p.observations, p.rewards], axis=2).transpose(1, 0, 2).reshape(p.n_states, -1)
-        same = np.abs(rows[:, None] - rows).max(axis=2) <= _SAME
+        same = np.abs(rows[:, None] - rows).max(axis=2) <= SAME
         flags[list(p.live)] = same.sum(axis=1) > 1
         return flags
 
@@ -394,8 +394,8 @@ def _settled(process: Process, known: Reach | None) -> tuple[Flags, Flags] | Non
             x, y = rng.uniform(0.1, 0.4, 2)
             mixing[i, [i, j]], mixing[j, [i, j]] = (1 - x, x), (y, 1 - y)
         mixed = process.mixed(mixing)
-        moves = moves & (np.abs(mixed.places - process.places).max(axis=2) <= _SAME)
-        shown = shown & (np.abs(mixed.observations - process.observations).max(axis=2) <= _SAME)
+        moves = moves & (np.abs(mixed.places - process.places).max(axis=2) <= SAME)
+        shown = shown & (np.abs(mixed.observations - process.observations).max(axis=2) <= SAME)
     return moves, shown
 
 
@@ -408,7 +408,7 @@ def _extremes(pomdp: POMDP, process: Process, walk: Walk) -> tuple[POMDP, POMDP]
         return None
     values = np.stack([member.values() for member in walk.members])
     number = int(np.argmax(values.max(axis=0) - values.min(axis=0)))
-    if np.ptp(values[:, number]) <= _SAME:
+    if np.ptp(values[:, number]) <= SAME:
         return None
     pair = [
         model_of(pomdp, process, walk.members[int(i)])

@@ -13,7 +13,7 @@ from unlatch.core.identification import QUICK_STATES, Identification, Zero
 from unlatch.core.pomdp import POMDP
 from unlatch.core.trajectory import Trajectory
 from unlatch.learn.identify.cone import Place
-from unlatch.learn.identify.identification import determined_sentence, examined
+from unlatch.learn.identify.identification import SAME, determined_sentence, examined
 from unlatch.learn.identify.process import Process
 from unlatch.learn.identify.support import ZeroSupport, average_support, tested_zeros, zero_support
 from unlatch.learn.likelihood.objective import Likelihood
@@ -48,6 +48,8 @@ def identify_learned(
     closed = _closed(pomdp, known)
     doubted = frozenset(place for place in _zeros(closed) if not known.establishes(place))
     found = examined(closed, noise, np.random.default_rng(0), ranges=False, doubted=doubted)
+    if found.verdict == "not minimal":
+        return _within_noise(found, closed)
     if found.identified:
         return _supported(found, pomdp, known)
     if doubted:
@@ -118,6 +120,17 @@ def _zeros(pomdp: POMDP) -> list[Place]:
     return places + [("initial", first, 0, s) for first in range(firsts) for s in range(pomdp.n_states)]
 
 
+def _within_noise(found: Identification, closed: POMDP) -> Identification:
+    """Fewer numbers than states predict everything: of the model itself, or only as far as this log can tell."""
+    if Process.of(closed).size(SAME) < closed.n_states:
+        return found
+    reason = (
+        f"not settled by this log: as far as its noise allows to tell, {found.dimension} numbers might predict what "
+        f"the {closed.n_states} states do; a proof needs as many numbers as states, and a longer log may show them"
+    )
+    return replace(found, verdict="undecided", reason=reason)
+
+
 def _supported(found: Identification, pomdp: POMDP, support: ZeroSupport) -> Identification:
     """The proof, with what the log says about every zero that it rests on. Ranges are the learned numbers."""
     zeros = tuple(_with_support(zero, support) for zero in found.zeros)
@@ -171,7 +184,7 @@ def _moving(found: Identification, closed: POMDP, pomdp: POMDP, noise: float, ra
     if not ranges or found.verdict not in ("undecided", "not determined"):
         return found
     pooled = _pooled(closed, noise)
-    wide = examined(pooled, 1e-9, np.random.default_rng(0))
+    wide = examined(pooled, SAME, np.random.default_rng(0))
     if wide.verdict != "not determined":
         return found
     return replace(

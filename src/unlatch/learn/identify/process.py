@@ -128,6 +128,10 @@ class Process:
         seen = (self.ending @ self.ending_shows).transpose(0, 2, 1)
         return max(_mixtures(ends, tolerance) for ends in seen)
 
+    def size(self, tolerance: float) -> int:
+        """The least states that a model of it has, ends included: numbers that predict everything."""
+        return self.dimension(tolerance) + self.endings_told(tolerance)
+
     def dimension(self, tolerance: float) -> int:
         """Rank of the Hankel matrix with all histories and all tests, by closing two spaces under all updates."""
         reached, observable = self.spans(tolerance)

@@ -58,8 +58,9 @@ taken: rows that are hardly ever visited make one log differ from the next."""
 
 _FURTHER_LOGS = 2
 
-_TRIES = 40
-"""Frequencies that are tried, at most."""
+_TRIES, _MOST_TRIES = 40, 200
+"""Frequencies that are tried, at most: the same for all observations, and by the last one, where it is 25 for every
+number that is chosen."""
 
 _MOST_STEPS = 10**15
 """Beyond, it is no number of steps."""
@@ -71,9 +72,10 @@ class Design:
 
     Attributes
     ----------
-    action_probabilities : array, shape (actions,)
-        What `simulate` takes as ``policy``; uniform where nothing better was found.
-    action_names : tuple of str
+    action_probabilities : array, shape (actions,) or (observations, actions)
+        What `simulate` takes as ``policy``: the same at every step, or by the last observation; uniform where nothing
+        better was found.
+    action_names, observation_names : tuple of str
     worth : float
         Steps of uniform exploration that one step is worth at least, on logs simulated from the model; 1 for uniform.
 
@@ -87,12 +89,20 @@ class Design:
 
     action_probabilities: Floats
     action_names: tuple[str, ...]
+    observation_names: tuple[str, ...]
     worth: float
 
     def __repr__(self) -> str:
-        shares = zip(self.action_names, self.action_probabilities, strict=True)
-        listing = ", ".join(f"{name} {share:.2f}" for name, share in shares)
-        return f"Design({listing}; a step is worth {self.worth:.2f} of uniform exploration)"
+        return f"Design({self}; a step is worth {self.worth:.2f} of uniform exploration)"
+
+    def __str__(self) -> str:
+        if self.action_probabilities.ndim == 1:
+            return self._listing(self.action_probabilities)
+        rows = zip(self.observation_names, self.action_probabilities, strict=True)
+        return "; ".join(f"after {name}: {self._listing(row)}" for name, row in rows)
+
+    def _listing(self, shares: Floats) -> str:
+        return ", ".join(f"{name} {share:.2f}" for name, share in zip(self.action_names, shares, strict=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,6 +172,7 @@ def design(
     pomdp: POMDP,
     *,
     criterion: Literal["mean", "widest"] = "mean",
+    by: Literal["action", "last observation"] = "action",
     episode_steps: int | None = None,
     steps: int = _STEPS,
     rng: RandomSource = None,
@@ -174,6 +185,9 @@ def design(
         What is thought to be true, such as a model that was learned from a first log. Its zeros count as known.
     criterion : "mean" or "widest"
         The mean standard error of all numbers, or the largest.
+    by : "action" or "last observation"
+        Whether an action is as likely at every step, or may depend on what was seen last, where that is worth more. The
+        search takes up to five times as long.
     episode_steps : int, optional
         Steps after which an episode is cut, and a new one begins; by default it is never cut.
     steps : int
@@ -190,6 +204,8 @@ def design(
         raise UsageError(f"expected a POMDP, got {type(pomdp).__name__}")
     if criterion not in ("mean", "widest"):
         raise UsageError(f"criterion must be 'mean' or 'widest', got {criterion!r:.40}")
+    if by not in ("action", "last observation"):
+        raise UsageError(f"by must be 'action' or 'last observation', got {by!r:.40}")
     length = whole_number("steps", steps, least=100)
     cut = None if episode_steps is None else whole_number("episode_steps", episode_steps, least=1)
     generator, _ = resolve_rng(rng)
@@ -199,17 +215,22 @@ def design(
     def error(policy: Floats, seed: int) -> float:
         return float(over(np.sqrt(world.variances(world.information(policy, seed)))))
 
+    def designed(policy: Floats, worth: float) -> Design:
+        return Design(frozen(policy), pomdp.action_names, pomdp.observation_names, worth)
+
     uniform = world.uniform
     if not len(world.coordinates) or len(world.tried) < 2:
-        return Design(frozen(uniform), pomdp.action_names, 1.0)
-    best = _least(lambda policy: error(policy, world.seeds[0]), world)
-    worth = min(
-        (error(uniform, seed) / error(best, seed)) ** 2  # errors fall with the square root
-        for seed in world.seeds[1:]
-    )
-    if worth < _WORTH_IT:
-        return Design(frozen(uniform), pomdp.action_names, 1.0)
-    return Design(frozen(best), pomdp.action_names, float(worth))
+        return designed(uniform, 1.0)
+    tried = [_least(lambda policy: error(policy, world.seeds[0]), world)]
+    if by == "last observation":
+        tried.append(_least(lambda policy: error(policy, world.seeds[0]), world, by_observation=tried[0]))
+    plain = {seed: error(uniform, seed) for seed in world.seeds[1:]}
+    worths = [
+        min((plain[seed] / error(policy, seed)) ** 2 for seed in plain)  # errors fall with the square root
+        for policy in tried
+    ]
+    best = int(np.argmax(worths))
+    return designed(tried[best], float(worths[best])) if worths[best] >= _WORTH_IT else designed(uniform, 1.0)
 
 
 @own_errstate
@@ -425,29 +446,43 @@ def _full(sure: Uncertainty) -> Floats:
     return matrix + 1e-12 * np.eye(len(matrix))
 
 
-def _least(error: Callable[[Floats], float], world: _World, start: Floats | None = None) -> Floats:
-    """The frequencies with the least error, by a simplex search over their logarithms."""
+def _least(
+    error: Callable[[Floats], float],
+    world: _World,
+    start: Floats | None = None,
+    by_observation: Floats | None = None,
+) -> Floats:
+    """The frequencies with the least error, by a simplex search over their logarithms.
+
+    One for every action, or a row of them for every observation, beginning with ``by_observation`` for all.
+    """
     from scipy.optimize import minimize
 
     size, tries = len(world.tried), 0
+    rows = 1 if by_observation is None else world.pomdp.n_observations
+    numbers = rows * (size - 1)
+    most = _TRIES if by_observation is None else min(25 * numbers, _MOST_TRIES)
 
     def policy_at(point: Floats) -> Floats:
-        weights = np.exp(np.append(point, 0.0) - max(point.max(), 0.0))
-        policy = np.zeros(world.pomdp.n_actions)
-        policy[world.tried] = (1 - _LEAST_SHARE) * weights / weights.sum() + _LEAST_SHARE / size
-        return policy
+        powers = np.hstack([point.reshape(rows, size - 1), np.zeros((rows, 1))])
+        weights = np.exp(powers - powers.max(axis=1, keepdims=True))
+        policy = np.zeros((rows, world.pomdp.n_actions))
+        shares = weights / weights.sum(axis=1, keepdims=True)
+        policy[:, world.tried] = (1 - _LEAST_SHARE) * shares + _LEAST_SHARE / size
+        return policy[0] if by_observation is None else policy
 
     def height(point: Floats) -> float:
         nonlocal tries
         tries += 1
-        report("designing", min(tries, _TRIES), _TRIES)
+        report("designing", min(tries, most), most)
         return float(np.log(max(error(policy_at(point)), 1e-300)))
 
-    first = np.zeros((size, size - 1))
-    first[1:] = np.eye(size - 1) * 1.5
-    if start is not None:
-        shares = np.maximum(start[world.tried] - _LEAST_SHARE / size, 0.01)
-        first += np.log(shares[:-1] / shares[-1])
-    options = {"maxfev": _TRIES, "initial_simplex": first, "xatol": 0.02, "fatol": 1e-3}
+    first = np.zeros((numbers + 1, numbers))
+    first[1:] = np.eye(numbers) * 1.5
+    center = start if by_observation is None else by_observation
+    if center is not None:
+        shares = np.maximum(center[world.tried] - _LEAST_SHARE / size, 0.01)
+        first += np.tile(np.log(shares[:-1] / shares[-1]), rows)
+    options = {"maxfev": most, "initial_simplex": first, "xatol": 0.02, "fatol": 1e-3}
     found = minimize(height, first[0], method="Nelder-Mead", options=options)
     return policy_at(found.x)

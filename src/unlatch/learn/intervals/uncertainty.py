@@ -51,8 +51,8 @@ class Uncertainty:
     method : "scores", "differences" or "sandwich"
     open_sets : OpenSets or None
         The sets of those numbers that no log determines.
-    examined : bool
-        Whether it was looked at which these are.
+    examined : bool or Rows
+        Whether all other numbers are proved to be determined; or for each of them, whether it is.
     equals : tuple of POMDP
         Other models that predict the same of everything that can be seen, where there are such.
 
@@ -67,7 +67,7 @@ class Uncertainty:
     fit: Fit
     method: Method = "scores"
     open_sets: OpenSets | None = None
-    examined: bool = False
+    examined: bool | Rows = False
     equals: tuple[POMDP, ...] = ()
 
     def __repr__(self) -> str:
@@ -135,12 +135,19 @@ class Uncertainty:
 
     def _verdicts(self) -> Rows:
         """Of every number, as if the process determined all that was seen."""
-        word = "identified" if self.examined else "not examined"
-        verdicts = self.fit.as_rows(
+        visited = self.fit.as_rows(
             [
-                np.where(np.broadcast_to(visited, rows.shape), word, "never observed")
-                for visited, rows in zip(self.fit.visited, self.fit.parameters, strict=True)
+                np.broadcast_to(seen, rows.shape)
+                for seen, rows in zip(self.fit.visited, self.fit.parameters, strict=True)
             ]
+        )
+        verdicts = Rows(
+            **{
+                kind: np.where(
+                    seen, np.where(self._is_examined(kind), "identified", "not examined"), "never observed"
+                )
+                for kind, seen in visited.items()
+            }
         )
         untried = [self.pomdp.action_names.index(name) for name in self.pomdp.untried_actions]
         for _, words in verdicts.items():
@@ -153,6 +160,9 @@ class Uncertainty:
             if words.shape[-1] == 1:  # the only outcome that there is
                 words[...] = "by definition"
         return verdicts
+
+    def _is_examined(self, kind: str) -> Any:
+        return getattr(self.examined, kind) if isinstance(self.examined, Rows) else self.examined
 
     @own_errstate
     @linalg.on_one_thread
@@ -187,7 +197,8 @@ class Uncertainty:
 
         Where other models predict the same (``equals``), it reaches to what the function has for these. What is
         computed from predictions alone has one value for all of them; what is computed from numbers that no log
-        determines may have values beyond those that were found.
+        determines may have values beyond those that were found. Numbers at the edge stay where they are: how far a zero
+        may rise is told by `intervals`.
 
         Parameters
         ----------

@@ -28,6 +28,9 @@ _MEMORY = 20
 _IMPOSSIBLE = 1e15
 _WARM_STEPS = 3
 
+_PACE = 10
+"""Passes that the pace of a climb is taken from."""
+
 _LOOK_BACK = 4
 _HOPE = 2.0
 """A target is out of reach if twice the last gains, kept up for all passes that are left, would not reach it."""
@@ -48,6 +51,8 @@ class Ascent:
         Largest component of the gradient in the scaled coordinates: nats per two standard errors of complete data.
     converged : bool
         Whether gradient or gain fell below its tolerance.
+    pace : float
+        Nats a pass that the last ten gained, on average.
     """
 
     parameters: Parameters
@@ -55,6 +60,7 @@ class Ascent:
     passes: int
     gradient: float
     converged: bool
+    pace: float = 0.0
 
     @property
     def log_likelihood(self) -> float:
@@ -154,9 +160,14 @@ class _Search:
 
     def ascent(self) -> Ascent:
         """The highest point."""
-        best = self._best
+        best, recent = self._best, self._heights[-1 - _PACE :]
         return Ascent(
-            best.parameters, best.counts, _WARM_STEPS + self._passes, best.gradient, self._converged
+            best.parameters,
+            best.counts,
+            _WARM_STEPS + self._passes,
+            best.gradient,
+            self._converged,
+            (recent[-1] - recent[0]) / max(len(recent) - 1, 1) if recent else 0.0,
         )
 
     def run(self, gain_tolerance: float, gradient_tolerance: float) -> None:

@@ -32,7 +32,7 @@ from unlatch.learn.likelihood.parameters import (
     encoded_log,
     parameters_of,
 )
-from unlatch.learn.likelihood.words import WordPasses, are_worth_it
+from unlatch.learn.likelihood.words import WordPasses, are_worth_it, may_be_worth_it
 
 __all__ = [
     "SymbolEntries",
@@ -105,7 +105,7 @@ def expected_counts(
     if len(log) == 0:
         return _no_counts(parameters)
     factors = _factors(parameters, log, emission)
-    if block_length is None and are_worth_it(len(log), parameters.n_states, len(log.pair_counts)):
+    if block_length is None and _goes_by_words(parameters, log, factors):
         try:
             tallies = _by_words(parameters, log, factors, emission, before, after, threads)
             return _by_probability(parameters, log, emission, tallies)
@@ -114,17 +114,17 @@ def expected_counts(
     events = _Events(log.symbols, log.begins, log.pair_counts, before)
     if after is not None:
         factors, events = factors.with_event(after), events.followed_by_one()
-    moves = parameters.transitions != 0
-    visited = float(factors.entries(moves) @ events.frequencies / len(events.symbols))
     options = _Options(emission == "departure" and not log.tells_endings, block_length, threads)
+    actions = len(parameters.transitions)
+    visited = factors.visited(parameters.transitions, events.frequencies)
     if _is_sparse(parameters.n_states, visited):
-        matrices = _gathered(parameters.transitions, moves, factors)
+        matrices = _gathered(parameters.transitions, parameters.transitions != 0, factors)
         found = _entry_totals(matrices, parameters.initial, events, visited, options)
-        tallies = _entries_by_use(matrices, factors.actions, len(moves), found)
+        tallies = _entries_by_use(matrices, factors.actions, actions, found)
     else:
         updates = _updates(parameters.transitions, factors)
         totals = _dense_totals(updates, parameters.initial, events, options)
-        tallies = _matrices_by_use(factors.actions, len(moves), totals)
+        tallies = _matrices_by_use(factors.actions, actions, totals)
     return _by_probability(parameters, log, emission, tallies.of_the_first(len(log.pair_counts)))
 
 
@@ -137,15 +137,24 @@ def log_likelihood(
     after: Floats | None = None,
 ) -> float:
     """That of `expected_counts`, by a pass ahead alone where a log is passed over in words."""
-    if are_worth_it(len(log), parameters.n_states, len(log.pair_counts)):
+    factors = _factors(parameters, log, emission)
+    if _goes_by_words(parameters, log, factors):
         try:
-            return _word_passes(
-                parameters, log, _factors(parameters, log, emission), emission, before, after
-            ).forward()
+            return _word_passes(parameters, log, factors, emission, before, after).forward()
         except NumericalError:
             pass  # as in expected_counts
     found = expected_counts(parameters, log, emission=emission, before=before, after=after)
     return found.log_likelihood
+
+
+def _goes_by_words(parameters: Parameters, log: EncodedLog, factors: _Factors) -> bool:
+    """Whether passes from word to word are faster; where most entries are zero it is those that are not which count,
+    and of a word's matrix they are more."""
+    events, states = len(log), parameters.n_states
+    if not may_be_worth_it(events, states, len(log.pair_counts)):
+        return False
+    visited = factors.visited(parameters.transitions, log.pair_counts)
+    return not _is_sparse(states, visited) and are_worth_it(log.words, events)
 
 
 def _by_words(
@@ -246,6 +255,13 @@ class _Factors(NamedTuple):
         here, there = (leaving * (self.left != 0)).sum(axis=1), (arriving * (self.reached != 0)).sum(axis=1)
         counts: Ints = np.where(self.actions < 0, self.left.shape[1], np.minimum(here, there))
         return counts
+
+    def visited(self, transitions: Floats, frequencies: Ints) -> float:
+        """The same of a step on average, if symbols occur so often; all, for messages that are held in registers."""
+        n = self.left.shape[1]
+        if n <= _IN_REGISTERS:
+            return float(n**2)
+        return float(self.entries(transitions != 0) @ frequencies / frequencies.sum())
 
 
 def _factors(parameters: Parameters, log: EncodedLog, emission: Emission) -> _Factors:
@@ -417,7 +433,8 @@ def _dense_totals(
     n = len(initial)
     more = -n % 4
     nothing = np.zeros(0, dtype=np.uint32)
-    padded = np.pad(updates, ((0, 0), (0, more), (0, more)))
+    padded = np.zeros((len(updates), n + more, n + more))
+    padded[:, :n, :n] = updates
     ahead = Operators(padded, nothing, nothing, nothing, np.zeros(0))
     back = ahead._replace(dense=np.ascontiguousarray(padded.transpose(0, 2, 1)))
     cost = _STEP_COST + float(n**2)
@@ -515,8 +532,10 @@ def _refuse_lost(lost: int) -> None:
 
 
 def _matrices_by_use(actions: Ints, n_actions: int, totals: Totals) -> _Tallies:
+    joint = totals.joint
+    taken = (np.arange(n_actions)[:, None] == actions).astype(np.float64)
     return _Tallies(
-        np.array([totals.joint[actions == action].sum(axis=0) for action in range(n_actions)]),
+        (taken @ joint.reshape(len(joint), -1)).reshape(n_actions, *joint.shape[1:]),
         totals.joint.sum(axis=2) + totals.last,
         totals.joint.sum(axis=1),
         totals.first,

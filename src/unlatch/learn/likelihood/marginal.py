@@ -25,6 +25,7 @@ __all__ = [
     "choice_cost",
     "complete_evidence",
     "entry_prices",
+    "expected_lead",
     "free_parameters",
     "judged",
     "row_likelihoods",
@@ -94,6 +95,17 @@ def judged(ascent: Ascent, likelihood: Likelihood) -> Candidate:
         lost = _names_lost(ascent.counts, candidate.seen_share)
         candidate = replace(candidate, complete=candidate.complete - lost)
     return candidate
+
+
+def expected_lead(one: Candidate, other: Candidate, ratio: float, noise: float) -> float:
+    """Nats by which the evidence for ``one`` should exceed that for ``other`` on ``ratio`` times as many steps.
+
+    What it is likelier by grows with the steps, but for the ``noise`` that each of its further numbers has fitted, in
+    nats; what these cost grows by half the logarithm of the steps each.
+    """
+    numbers = one.free - other.free
+    likelier = one.log_likelihood - other.log_likelihood - noise * numbers
+    return one.score - other.score + (ratio - 1) * likelier - numbers * float(np.log(ratio)) / 2
 
 
 def _on_a_sample(ascent: Ascent, likelihood: Likelihood) -> tuple[Ascent, Likelihood]:

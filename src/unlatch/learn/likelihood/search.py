@@ -18,7 +18,13 @@ from unlatch.core.pomdp import Emission
 from unlatch.core.trajectory import Trajectory
 from unlatch.learn.likelihood.climb import Ascent, evaluated
 from unlatch.learn.likelihood.evidence import SETTLED
-from unlatch.learn.likelihood.marginal import Candidate, complete_evidence, judged
+from unlatch.learn.likelihood.marginal import (
+    Candidate,
+    complete_evidence,
+    expected_lead,
+    free_parameters,
+    judged,
+)
 from unlatch.learn.likelihood.objective import Hypothesis, Likelihood
 from unlatch.learn.likelihood.parameters import Parameters
 from unlatch.learn.likelihood.sparse_em import thrifty
@@ -66,9 +72,13 @@ _STEPS_PER_PROBE = 2_000
 """Steps for every state from which it is told which of several starts to climb on from."""
 
 _PROBING_PASSES = 20
-_DOUBLING_PASSES = 50
+_PASSES = 50
 _MERGING_PASSES = 20
-"""Passes of a climb at most: to see which start is promising, to go on from it, to see what a merge costs."""
+"""Passes of a climb at most: to see which start is promising, in a stretch of the way on from it, to see what a merge
+costs."""
+
+_STRETCHES = 8
+"""Stretches of a climb at most."""
 
 _JUDGING_PASSES = 4
 """Passes that a judgment is counted as. It takes some ten of them with few states, and more with many."""
@@ -79,9 +89,9 @@ climbed on."""
 
 _TIE = 0.01
 """Nats of evidence that a merge may cost: states that are never visited are told from nothing."""
-_NOISE_GAIN = 2.0
-"""Nats per parameter that fitting noise gains at most: half a nat on average where the likelihood is a parabola, but a
-doubled model has many ways to do so and keeps the best."""
+_NOISE_GAIN = 1.0
+"""Nats per parameter that fitting noise gains: half a nat on average where the likelihood is a parabola, but a doubled
+model has many ways to do so and keeps the best. Up to 1.3 was seen."""
 _IMPROVEMENT = 0.5
 """Nats of evidence by which a round must improve to count as a success."""
 _HANDICAP = 32
@@ -287,6 +297,18 @@ class _Seen:
     def best(self) -> Candidate:
         return max(self.models.values(), key=lambda candidate: candidate.score)
 
+    def promising(self, ratio: float) -> Candidate | None:
+        """The model with more states than the best that should be the furthest ahead of it on so many times as many
+        steps; None if none should."""
+        best = self.best
+        leads = {
+            states: expected_lead(model, best, ratio, 2 * _NOISE_GAIN)
+            for states, model in self.models.items()
+            if states > best.n_states
+        }
+        states = max(leads, key=lambda n: leads[n], default=0)
+        return self.models[states] if leads.get(states, 0.0) > 0 else None
+
 
 class _Search:
     def __init__(
@@ -394,7 +416,7 @@ class _Search:
         """The next round, after one that climbs from the given starts."""
         if self._starts:
             for start in self._starts:
-                self._pruned(self._climb(start, _DOUBLING_PASSES))
+                self._pruned(self._climb(start))
             self._starts = []
             self._note()
             return
@@ -425,7 +447,7 @@ class _Search:
         if best.parameters.dense or not self._uses_most_entries():
             return False
         start = replace(smoothed(best.parameters, self._likelihood.log), dense=True)
-        found = self._pruned(self._climb(start, _DOUBLING_PASSES))
+        found = self._pruned(self._climb(start))
         self._rounds.append(
             f"{self._likelihood.steps} steps: {best.n_states} states without zeros pruned to {found.n_states}, "
             f"evidence {best.score:.1f} to {found.score:.1f}"
@@ -447,7 +469,10 @@ class _Search:
         while not (other.done or other._failures):
             other.advance()
         self.work += other.work
-        self._pruned(self._climb(opened(other._seen.best.parameters, self._likelihood.log), _DOUBLING_PASSES))
+        ratio = self.steps / max(other.steps, 1)
+        for found in (other._seen.best, other._seen.promising(ratio)):
+            if found is not None:
+                self._pruned(self._climb(self._moved(found)))
         self._rounds.append(
             f"{self._likelihood.steps} steps: from scratch{' without zeros' * dense} to "
             f"{other._seen.best.n_states} states, "
@@ -472,14 +497,14 @@ class _Search:
         that paid: in more states, or in a clearly better model."""
         best = self._seen.best
         probes = self._doublings(best)
-        doubled = self._climb(probes[0], _DOUBLING_PASSES)
+        doubled = self._climb(probes[0])
         pruned = self._pruned(doubled)
         if pruned.n_states <= best.n_states and self.steps >= self._largest_sample():
             pruned = max(pruned, self._one_more(doubled, best), key=lambda found: found.score)
             if not self._explains_all():
                 others = [
                     self._saving(doubled),
-                    *(self._climb(probe, _DOUBLING_PASSES) for probe in probes[1:]),
+                    *(self._climb(probe) for probe in probes[1:]),
                 ]
                 pruned = max([pruned, *map(self._pruned, others)], key=lambda found: found.score)
         self._rounds.append(
@@ -519,7 +544,7 @@ class _Search:
         ]
         probes.sort(key=lambda ascent: -ascent.log_likelihood)
         starts = [merged, *(probe.parameters for probe in probes[:_SPLITS_KEPT])]
-        found = [self._climb(start, _DOUBLING_PASSES) for start in starts]
+        found = [self._climb(start) for start in starts]
         first = max(found, key=lambda candidate: candidate.score)
         return max(first, self._saving(first), key=lambda candidate: candidate.score)
 
@@ -529,7 +554,7 @@ class _Search:
         if candidate.parameters.dense:
             return candidate
         start = thrifty(candidate.ascent, self._likelihood)
-        return candidate if start is None else self._climb(start, _DOUBLING_PASSES)
+        return candidate if start is None else self._climb(start)
 
     # --- samples --------------------------------------------------------------------------------------
 
@@ -542,15 +567,26 @@ class _Search:
         return whole if self._thorough else min(most, whole)
 
     def move_to(self, steps: int) -> None:
-        """Continue on a larger part of the log, from the best model and a single state: scores of the smaller part do
-        not compare."""
-        larger = self.hypothesis.likelihood(steps)
-        before = with_endings(self._seen.best.parameters, larger.log, larger.emission)
-        if before.n_states > self._max_states:
-            before = self._seen.best.parameters
+        """Continue on a larger part of the log, from the best model, one with more states that should be better there,
+        and a single state: scores of the smaller part do not compare."""
+        larger, before, fewer = self.hypothesis.likelihood(steps), self._seen, self.steps
         self._likelihood, self._seen = larger, _Seen(self._max_states)
         self._record(evaluated(self._single_state(larger), larger))
-        self._climb(opened(before, larger.log), _DOUBLING_PASSES)
+        self._climb(self._moved(before.best))
+        promising = before.promising(steps / max(fewer, 1))
+        if promising is not None:
+            best = self._seen.best
+            found = self._pruned(self._climb(self._moved(promising)))
+            self._rounds.append(
+                f"{steps} steps: {promising.n_states} states taken up and pruned to {found.n_states}, "
+                f"evidence {best.score:.1f} to {found.score:.1f}"
+            )
+
+    def _moved(self, candidate: Candidate) -> Parameters:
+        """A model of another part of the log, to climb from on this one."""
+        log, parameters = self._likelihood.log, candidate.parameters
+        ended = with_endings(parameters, log, self._likelihood.emission)
+        return opened(parameters if ended.n_states > self._max_states else ended, log)
 
     # --- climbing and pruning ---------------------------------------------------------------------------
 
@@ -580,17 +616,26 @@ class _Search:
         self.work += _JUDGING_PASSES * ascent.counts.work
         return self._seen.record(judged(ascent, self._likelihood))
 
-    def _climb(self, start: Parameters, passes: int) -> Candidate:
-        return self._record(self._climbed(start, passes))
+    def _climb(self, start: Parameters) -> Candidate:
+        """Climb as long as another stretch should gain clearly, and not merely what noise gains with so many numbers,
+        half a nat each by and by: that twins differ may show late, and stretches begin with coordinates that are scaled
+        to where they are."""
+        ascent = self._climbed(start, _PASSES)
+        for _ in range(_STRETCHES - 1):
+            if ascent.pace * _PASSES < max(_CLEARLY, free_parameters(ascent) / 4):
+                break
+            ascent = self._climbed(ascent.parameters, _PASSES)
+        return self._record(ascent)
 
     def _pruned(self, candidate: Candidate) -> Candidate:
         """Merge states while that improves the evidence.
 
-        A merge that costs no more than noise would gain is taken at once. If none is, the best of the single pairs that
-        were tried is, so that two states that the log tells apart are not merged merely because the model has too many.
+        A merge that costs no more than noise would gain is taken at once. If none is, the one with the most evidence of
+        those that were tried is: many pairs, where a model has far too many states, but not those that the log tells
+        apart.
         """
         visited = without_unvisited(candidate.ascent)
-        current = candidate if visited is None else self._climb(visited, _MERGING_PASSES)
+        current = candidate if visited is None else self._record(self._climbed(visited, _MERGING_PASSES))
         while current.n_states > 1:
             if self._seen.is_pruned(current):
                 return current
@@ -598,7 +643,7 @@ class _Search:
             if simpler is None:
                 break
             current = simpler
-        current = self._climb(self._within_limit(current), _DOUBLING_PASSES)
+        current = self._climb(self._within_limit(current))
         self._seen.pruned.append((current.n_states, current.score))
         return current
 
@@ -625,8 +670,10 @@ class _Search:
             lost = current.log_likelihood - merged.log_likelihood
             if lost < _NOISE_GAIN * (current.free - merged.free):
                 return merged
-            if len(pairs) == 1 and (best is None or merged.score > best.score):
+            if best is None or merged.score > best.score:
                 best = merged
+            elif len(pairs) > 1 and merged.score < best.score - _CLEARLY:
+                break  # more pairs were better, and fewer would not be
         return best
 
     def _with_merged(self, current: Candidate, pairs: list[tuple[int, int]]) -> Candidate | None:

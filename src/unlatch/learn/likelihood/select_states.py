@@ -21,7 +21,12 @@ from unlatch.learn.likelihood.objective import Hypothesis, Likelihood
 from unlatch.learn.likelihood.parameters import ExpectedCounts, Parameters
 from unlatch.learn.likelihood.refine import convergence_notes, made_possible
 from unlatch.learn.likelihood.search import StateSearch, search_hypotheses
-from unlatch.learn.likelihood.split_merge import merge_gains, merged_states, with_shared_rows
+from unlatch.learn.likelihood.split_merge import (
+    merge_gains,
+    merged_states,
+    with_shared_rows,
+    without_unvisited,
+)
 from unlatch.learn.likelihood.starts import (
     DENSE_STATES,
     climb_or_open,
@@ -33,7 +38,6 @@ from unlatch.learn.likelihood.starts import (
     smoothed,
 )
 from unlatch.learn.likelihood.zeros import NO_DIFFERENCE, maximize, simplest, with_established_zeros
-from unlatch.learn.significance import USED
 from unlatch.learn.state_order import canonical_order
 
 __all__ = ["Selection", "returned_model", "select_states"]
@@ -302,10 +306,13 @@ class _Rivals:
                 self._add(found)
 
     def _add(self, rival: Candidate) -> None:
+        """With a state that is never visited a rival is a model with fewer: if it is better, it is so as that."""
         self.finished[rival.n_states] = rival
-        live = ~rival.parameters.terminal
-        if rival.score > self.best.score and rival.ascent.visits[live].min() > USED:
-            self.best = rival  # with a state that is never visited it is a model with fewer
+        visited = without_unvisited(rival.ascent) if rival.score > self.best.score else None
+        if visited is not None:
+            rival = judged(evaluated(possible(visited, self.likelihood), self.likelihood), self.likelihood)
+        if rival.score > self.best.score:
+            self.finished[rival.n_states] = self.best = rival
 
     def _nearest(self) -> list[int]:
         """A state fewer, and the next number above that the search has seen."""

@@ -19,26 +19,29 @@ from unlatch.arrays import Floats, Ints
 from unlatch.core.budget import checkpoint
 from unlatch.errors import BeliefCollapseError
 
-__all__ = ["WordPasses", "Words", "are_worth_it", "words_of"]
+__all__ = ["WordPasses", "Words", "are_worth_it", "may_be_worth_it", "words_of"]
 
-LEAST_STEPS = 1 << 18
-"""Events from which on words are made. Below, a pass takes milliseconds, and the words a good part of that."""
+LEAST_STEPS = 1 << 14
+"""Events from which on words are made. Below, a pass takes a millisecond, most of which is not spent on steps."""
 
 MOST_STATES = 16
 """States up to which words are made: matrices of more fill the cache with few words."""
 
 MOST_SYMBOLS = 1 << 8
-LONGEST = 8
-"""Steps of a word at most."""
+LEAST_LENGTH, LONGEST = 1.5, 8
+"""Steps of a word at least, on average, and at most."""
 
 FEW = 1 << 11
 """Different words: what they need, some hundred bytes each, should fit the fast caches."""
 
-ROOM = 2 * FEW
-"""Words beyond which no new ones are made; what comes then is read in shorter ones."""
+STEPS_PER_WORD = 80
+"""Steps of a log for every different word, at least. Each is multiplied out in every pass, and its sums told apart: in
+logs of 2e4 to 1e5 steps, with two to eight states, more words than that saved less than they cost."""
 
 PROBED_SHARE = 1 / 32
-"""The part of a log that is read to find out how long its words may be."""
+LEAST_PROBED = 16
+"""The part of a log that is read to find out how long its words may be, and steps of it for every word that is allowed:
+fewer would not show them."""
 
 STRETCH = 1 << 15
 """Words of a stretch, whose forward messages are computed anew where those of the whole log are too many to keep."""
@@ -73,21 +76,28 @@ class Words:
         return len(self.numbers)
 
 
-def are_worth_it(events: int, states: int, symbols: int) -> bool:
-    """Whether passes from word to word are faster than those from step to step."""
+def may_be_worth_it(events: int, states: int, symbols: int) -> bool:
+    """Whether passes from word to word may be faster than those from step to step: it is worth making the words."""
     return events >= LEAST_STEPS and states <= MOST_STATES and symbols <= MOST_SYMBOLS
+
+
+def are_worth_it(words: Words, events: int) -> bool:
+    """Whether passes from word to word are faster: if words are long enough."""
+    return events >= LEAST_LENGTH * len(words)
 
 
 def words_of(symbols: NDArray[np.uint32], begins: NDArray[np.bool_], n_symbols: int) -> Words:
     """A log in words that are as long as they can be while they are few."""
-    probed = max(1, int(PROBED_SHARE * len(symbols)))
+    few = max(n_symbols, min(FEW, len(symbols) // STEPS_PER_WORD))
+    room = 2 * few  # beyond it no new words are made; what comes then is read in shorter ones
+    probed = max(1, int(PROBED_SHARE * len(symbols)), LEAST_PROBED * few)
     longest = 1
     while longest < LONGEST:
-        tried = _cut(symbols[:probed], begins[:probed], n_symbols, longest + 1, ROOM)
-        if len(tried.parents) > FEW:
+        tried = _cut(symbols[:probed], begins[:probed], n_symbols, longest + 1, room)
+        if len(tried.parents) > few:
             break
         longest += 1
-    return _cut(symbols, begins, n_symbols, longest, ROOM)
+    return _cut(symbols, begins, n_symbols, longest, room)
 
 
 def _cut(
@@ -146,7 +156,8 @@ class WordPasses:
         width = n + -n % 4
         different = len(words.parents)
         self._words = words
-        self._matrices = np.pad(matrices, ((0, 0), (0, 0), (0, width - n)))
+        self._matrices = np.zeros((len(matrices), n, width))
+        self._matrices[:, :, :n] = matrices
         self._rows = Rows(
             np.zeros(different + 1, dtype=np.int64),
             np.zeros(different * n, dtype=np.int64),
