@@ -24,6 +24,7 @@ from unlatch.learn.likelihood.search import StateSearch, search_hypotheses
 from unlatch.learn.likelihood.split_merge import (
     merge_gains,
     merged_states,
+    split_state,
     with_shared_rows,
     without_unvisited,
 )
@@ -58,8 +59,9 @@ _CLOSE = 20.0
 _NOTHING = 1.0
 """Nats of the log left to explain that are not worth opening zeros for."""
 
-_MERGES_TRIED = 3
-"""Pairs of states whose merging is climbed from, to find the best model with a state fewer."""
+_TRIED = 3
+"""Pairs of states whose merging is climbed from, to find the best model with a state fewer, and states whose splitting
+is, to find the best with one more."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,13 +117,13 @@ def select_states(
         contenders = [_with_states(search, states, budget, rng) for search in searches]
     contenders.sort(key=lambda contender: -contender.chosen.score / contender.search.steps)
     first = contenders[0]
-    best, finished, rivals = replace(first.chosen.ascent, converged=False), False, _Rivals(first)
+    best, finished, rivals = replace(first.chosen.ascent, converged=False), False, _Rivals(first, rng)
     predictive: int | None = None
     with budget.share(_FOR_THE_CLIMB).ending():
         contenders = _finished_where_close(contenders)
         first = contenders[0]
         assert first.final is not None
-        best, rivals = first.final.ascent, _Rivals(first)
+        best, rivals = first.final.ascent, _Rivals(first, rng)
         if states is None:
             rivals.compare()
         if rivals.likelihood.steps < first.hypothesis.steps:
@@ -285,8 +287,8 @@ def _with_states(search: StateSearch, states: int, budget: Budget, rng: np.rando
 class _Rivals:
     """The final model of a hypothesis beside those with other numbers of states, each climbed and with its zeros."""
 
-    def __init__(self, first: _Contender) -> None:
-        self._search = first.search
+    def __init__(self, first: _Contender, rng: np.random.Generator) -> None:
+        self._search, self._rng = first.search, rng
         self.likelihood = first.search.likelihood if first.final is None else first.sample
         self.finished = {first.chosen.n_states: first.final or first.chosen}
         self.best = first.final or first.chosen
@@ -302,8 +304,8 @@ class _Rivals:
             for rival in sorted(climbed, key=lambda rival: -rival.score):
                 others = [found.score for n, found in self.finished.items() if n != self.best.n_states]
                 hopeless = rival.log_likelihood < max(others, default=-np.inf)
-                found = rival if hopeless else _finished(rival.parameters, self.likelihood)
-                self._add(found)
+                found = [rival] if hopeless else [rival, _finished(rival.parameters, self.likelihood)]
+                self._add(max(found, key=lambda candidate: candidate.score))
 
     def _add(self, rival: Candidate) -> None:
         """With a state that is never visited a rival is a model with fewer: if it is better, it is so as that."""
@@ -321,16 +323,21 @@ class _Rivals:
         return fewer + [min(more) for more in [[n for n in self._search.models if n > states]] if more]
 
     def _climbed(self, states: int) -> Candidate:
-        """The likeliest model with so many states after a short climb: from that of the search or, for a state fewer,
-        from the best model with two of its states merged."""
+        """The best model with so many states after a short climb: from that of the search or, for a state fewer or
+        more, from the best model with two of its states merged, with one split. What the search has left behind with
+        more states than the best was climbed from other models."""
         found = [self._search.models[states].parameters] if states in self._search.models else []
-        if states == self.best.n_states - 1:
-            found += [
-                merged_states(self.best.parameters, [pair], self.best.ascent.visits)
-                for pair in merge_gains(self.best).pairs[:_MERGES_TRIED]
-            ]
+        best, visits = self.best.parameters, self.best.ascent.visits
+        if states == best.n_states - 1:
+            found += [merged_states(best, [pair], visits) for pair in merge_gains(self.best).pairs[:_TRIED]]
+        elif states == best.n_states + 1:
+            common = np.argsort(-np.where(best.terminal, 0.0, visits), kind="stable")
+            alive = min(_TRIED, self.best.ascent.n_going_on)
+            found += [split_state(best, int(state), self._rng) for state in common[:alive]]
         climbed = [climb_or_open(start, self.likelihood, passes=30, stage="comparing") for start in found]
-        return judged(max(climbed, key=lambda ascent: ascent.log_likelihood), self.likelihood)
+        return max(
+            (judged(ascent, self.likelihood) for ascent in climbed), key=lambda candidate: candidate.score
+        )
 
     def move_to(self, likelihood: Likelihood) -> None:
         """Climb the best and its strongest rival on more of the log, with the zeros that they have."""
