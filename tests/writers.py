@@ -121,7 +121,6 @@ WRITERS: dict[str, tuple[str, Write]] = {
 """The module that calls the one door (`unlatch.files.atomic`), and the call."""
 
 IN_FOLDERS = {
-    "engines/remembered.py": "tests/unit/test_remembered.py",
     "agent.py": "tests/unit/test_agent.py",
     "study/jobs/folder.py": "tests/unit/test_runner.py",
     "study/figures.py": "tests/unit/test_studies.py",

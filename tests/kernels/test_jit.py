@@ -145,3 +145,17 @@ def test_what_needs_no_kernel_works_without_numba(tmp_path):
     code, out, err = run(tmp_path, script)
     assert (code, err) == (0, "")
     assert out.startswith("POMDP(4 states")
+
+
+@COMPILED
+def test_whoever_listens_is_told_of_the_compiler(tmp_path):
+    script = (
+        "from unlatch.core.progress import listening\n"
+        "import numpy as np\n"
+        "from unlatch.kernels.simulation import draw\n"
+        "with listening(lambda *_: None, print):\n"
+        "    [draw(np.array([0.3, 1.0]), 0.5) for _ in range(2)]\n"
+    )
+    assert run(tmp_path, script) == (0, "compiling, kept for the next time\nNone", "")
+    assert run(tmp_path, script) == (0, "", "")  # it was kept
+    assert run(tmp_path, script, UNLATCH_NO_CACHE="1") == (0, "compiling\nNone", "")

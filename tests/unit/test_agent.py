@@ -165,6 +165,6 @@ def test_on_the_command_line(tmp_path, capsys):
     assert "(seed 1)" in said
     assert run(["agent", "tiger", "--steps", "10", *options]) == 0
     assert len(unlatch.read_log(tmp_path / "a" / "log.npz")) == 70
-    assert run(["agent", "tiger", "--goal", "listen", *options]) == 2
+    assert run(["agent", "tiger", "--goal", "listen=", *options]) == 2
     assert run(["agent", "NoSuch-v0", *options]) == 2
     assert run(["agent", "tiger", "--set", "a=1", *options]) == 2

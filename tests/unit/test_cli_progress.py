@@ -7,8 +7,7 @@ import threading
 import pytest
 
 from unlatch.cli.progress import progress
-from unlatch.core.progress import listening, remark, report
-from unlatch.kernels import _jit
+from unlatch.core.progress import remark, report
 
 
 def test_off_a_terminal_a_line_tells_stage_and_time_even_if_the_stage_is_silent(
@@ -52,21 +51,6 @@ def test_while_kernels_are_compiled_it_says_so_and_then_where_the_work_stands(
         await_line("compiling")
         remark(None)
         await_line("examining")
-
-
-@pytest.mark.compiled
-def test_a_kernel_that_is_compiled_tells_whoever_listens() -> None:
-    @_jit.kernel
-    def doubled(x: float) -> float:
-        return 2 * x
-
-    remarks: list[str | None] = []
-    with listening(lambda *_: None, remarks.append):
-        assert doubled(2.0) == 4.0
-        assert doubled(3.0) == 6.0
-    assert len(remarks) == 2
-    assert str(remarks[0]).startswith("compiling")
-    assert remarks[1] is None
 
 
 def test_short_work_is_silent(capsys: pytest.CaptureFixture[str]) -> None:

@@ -36,13 +36,13 @@ WHILE_SEARCHING = """
 import os, signal, sys
 import unlatch.cli.progress as progress
 original, sent = progress.listening, []
-def listening(listener):
+def listening(listener, aside):
     def update(stage, done, total):
         if stage.startswith("searching") and not sent:
             sent.append(stage)
             os.kill(os.getpid(), signal.{signal})
         listener(stage, done, total)
-    return original(update)
+    return original(update, aside)
 progress.listening = listening
 from unlatch.cli import main
 main(sys.argv[1:])

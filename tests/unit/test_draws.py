@@ -101,8 +101,8 @@ def test_few_models_make_the_interval_wider() -> None:
 
 
 def test_a_plan_is_made_once_for_all_that_it_comes_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    solved, solve = [], exact._solve
-    monkeypatch.setattr(exact, "_solve", lambda *given: solved.append(given) or solve(*given))
+    solved, solve = [], exact.planned_from
+    monkeypatch.setattr(exact, "planned_from", lambda *given: solved.append(given) or solve(*given))
     plan_value(ExactPlanner(domains.tmaze(), horizon=4))
     assert len(solved) <= 2
 

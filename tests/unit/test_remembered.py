@@ -147,7 +147,7 @@ def test_what_is_kept_is_data_and_other_code_is_other_data(log, tmp_path, monkey
     for path in kept.iterdir():
         with np.load(path, allow_pickle=False) as archive:
             assert all(archive[name].dtype.kind in "biuf" for name in archive.files)
-    monkeypatch.setattr(remembered, "_code", lambda: "other")
+    monkeypatch.setattr(remembered, "digest_of_the_code", lambda: "other")
     other = Watched()
     counted(log, Remembered(other, kept))
     assert len(other.names) == 18

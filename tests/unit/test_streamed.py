@@ -120,11 +120,11 @@ def test_episodes_are_kept_apart_wherever_blocks_are_cut(tmp_path):
 
 def test_spans_of_blocks_are_counted_as_blocks_are(tmp_path, folder, monkeypatch):
     write_log(tmp_path / "log.parquet", EPISODES)
-    monkeypatch.setattr(source, "_SPANS", 2)
+    monkeypatch.setattr(source, "SPANS", 2)
     for files in (LogFiles(folder), LogFiles(folder, continued=True), LogFiles(tmp_path / "log.parquet")):
         here, there = (StreamedLog(files, engine) for engine in (ThisProcess(), InPieces()))
         same_tables(here.count(3, 2), there.count(3, 2))
-    spans = source.spans_of(there._blocks)
+    spans = source.spans_of(source.file_blocks(files))
     assert [len(span.blocks) for span in spans] == [3, 3]
     assert spans[1].name == f"{tmp_path / 'log.parquet'}, rows 18000 to 34999"
 

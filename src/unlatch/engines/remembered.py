@@ -100,7 +100,7 @@ class Remembered:
 
     def _place(self, task: Task, block: Block, given: tuple[Any, ...]) -> Path:
         identity = getattr(block, "identity", block)  # of a block in files: these as they are
-        made_from = (_code(), f"{task.__module__}.{task.__qualname__}", identity, given)
+        made_from = (digest_of_the_code(), f"{task.__module__}.{task.__qualname__}", identity, given)
         return self.folder / f"{fingerprint(made_from)}.npz"
 
 
@@ -138,7 +138,7 @@ def _kept(place: Path) -> tuple[Any] | None:
 
 
 @cache
-def _code() -> str:
+def digest_of_the_code() -> str:
     """Changes whenever code changes that a result could depend on."""
     found = hashlib.sha256("".join(f"{name} {version(name)}\n" for name in _LIBRARIES).encode())
     package = Path(str(files("unlatch")))

@@ -744,10 +744,11 @@ def _searched_on(
 
 
 def _neither_notes(found: Selection, fit: Diagnostics) -> Diagnostics:
-    """That no emission fits, where more than one was tried to the end, with as many states as wanted, and the best does
-    not."""
-    limited = found.evidence.fixed or any(note.name == "states_at_limit" for note in found.diagnostics)
-    compared = found.complete and len(found.evidence.emission_scores) > 1
+    """That no emission fits, where more than one was tried, with as many states as wanted, and the best does not. One
+    that was given up lay clearly behind that."""
+    evidence = found.evidence
+    limited = evidence.fixed or any(note.name == "states_at_limit" for note in found.diagnostics)
+    compared = found.complete and len(evidence.emission_scores) + len(evidence.emissions_given_up) > 1
     if limited or not compared or all(note.name != "poor_fit" for note in fit):
         return Diagnostics()
     return Diagnostics().noting(

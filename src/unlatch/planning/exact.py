@@ -206,9 +206,9 @@ class ExactPlanner:
             if found is not None:
                 return found
         if not self._plans:
-            self._plans = [_solve(self._problem, self._limits, self._problem.initial, self.horizon)]
+            self._plans = [planned_from(self._problem, self._limits, self._problem.initial, self.horizon)]
             return self._look_up(belief, steps)
-        plan = _solve(self._problem, self._limits, belief, steps)
+        plan = planned_from(self._problem, self._limits, belief, steps)
         starts = self._steps == 0 and np.array_equal(belief, self._tracker.belief)
         if starts and len(self._plans) < _MOST_STARTS:
             self._plans.append(plan)
@@ -293,7 +293,7 @@ class _Steps:
     probabilities: Floats
 
 
-def _solve(problem: PlanningProblem, limits: _Limits, belief: Floats, horizon: int) -> _Plan:
+def planned_from(problem: PlanningProblem, limits: _Limits, belief: Floats, horizon: int) -> _Plan:
     """`_planned`, refused where memory does not suffice."""
     what = f"a plan of {horizon} steps"
     require_memory(horizon * (_BYTES_PER_LEVEL + 24 * problem.rank), what, _SMALLER)

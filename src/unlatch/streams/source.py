@@ -34,7 +34,7 @@ __all__ = [
 BLOCK = 1 << 20
 """Steps of a block: a few megabytes, and as many as most writers of Parquet put into a row group."""
 
-_SPANS, _BLOCKS_OF_A_SPAN = 16, 16
+SPANS, _BLOCKS_OF_A_SPAN = 16, 16
 """Spans that a log is cut into at least, and blocks of one of them at most: half a second of counting."""
 
 _LEAST = 1 << 12
@@ -243,7 +243,7 @@ def file_blocks(files: LogFiles) -> list[FileBlock]:
 
 def spans_of(blocks: Sequence[FileBlock]) -> list[Span]:
     """All blocks, some at a time: so few spans that what is merged is little, so many that all workers have some."""
-    size = min(max(len(blocks) // _SPANS, 1), _BLOCKS_OF_A_SPAN)
+    size = min(max(len(blocks) // SPANS, 1), _BLOCKS_OF_A_SPAN)
     return [Span(tuple(blocks[start : start + size])) for start in range(0, len(blocks), size)]
 
 
