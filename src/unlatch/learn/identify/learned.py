@@ -125,7 +125,7 @@ def _within_noise(found: Identification, closed: POMDP) -> Identification:
     if Process.of(closed).size(SAME) < closed.n_states:
         return found
     reason = (
-        f"not settled by this log: as far as its noise allows to tell, {found.dimension} numbers might predict what "
+        f"not settled by this log: as far as its noise allows to tell, fewer numbers might predict what "
         f"the {closed.n_states} states do; a proof needs as many numbers as states, and a longer log may show them"
     )
     return replace(found, verdict="undecided", reason=reason)
