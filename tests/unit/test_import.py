@@ -15,7 +15,7 @@ from rooms import imported
 
 SOURCE = Path(unlatch.__file__).parent
 FILES = sorted(SOURCE.rglob("*.py"))
-HEAVY = {"numba", "scipy", "matplotlib"}
+HEAVY = {"numba", "scipy", "matplotlib", "pandas"}
 
 
 def dotted(node):
@@ -152,6 +152,16 @@ def test_importing_the_package_loads_nothing_heavy():
     assert loaded("import unlatch") == set()
     assert loaded("import unlatch; unlatch.domains.tmaze(); unlatch.Trajectory([0], [0])") == set()
     assert loaded("from unlatch.kernels import filtering") >= {"numba"}  # the search itself works
+
+
+def test_reading_a_table_does_not_load_pandas(tmp_path):
+    """pyarrow does so by itself where pandas is installed, for most of what it hands to NumPy."""
+    pytest.importorskip("pyarrow")
+    log = unlatch.simulate(unlatch.domains.frozen_lake(), 100, rng=0)
+    for name in ("log.parquet", "log.npz"):
+        unlatch.write_log(tmp_path / name, log)
+        assert "pandas" not in loaded(f"import unlatch\nunlatch.read_log({str(tmp_path / name)!r})")
+    assert "pandas" in loaded("import pandas")
 
 
 def test_every_public_name_can_be_reached():

@@ -266,6 +266,27 @@ def test_written_logs_come_back(
     assert path.read_bytes() == first
 
 
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_files_hold_no_unset_memory(tmp_path: Path, ending: str) -> None:
+    """Whatever new memory is filled with: pyarrow leaves some behind a dictionary in which a name stands twice."""
+    program = (
+        "from unlatch import Trajectory, write_log\n"
+        "log = Trajectory([0, 1, 0], [0, 1, 2], observation_names=list('abc'), first_observations=[0, 1],\n"
+        "                 first_observation_names=list('ab'), episode_starts=[0, 2])\n"
+    )
+    written = set()
+    for filling in ("0", "85", "170"):
+        path = tmp_path / f"{filling}{ending}"
+        subprocess.run(
+            [sys.executable, "-c", program + f"write_log({str(path)!r}, log)"],
+            env={**os.environ, "MALLOC_PERTURB_": filling, "ARROW_DEFAULT_MEMORY_POOL": "system"},
+            check=True,
+            timeout=120,
+        )
+        written.add(path.read_bytes())
+    assert len(written) == 1
+
+
 @pytest.mark.parametrize("name", ["log.feather", "log.npy", "log.csv.zst", "log.zip", "log.JSON"])
 def test_kinds_of_files_that_are_not_written(tmp_path: Path, name: str) -> None:
     with pytest.raises(UsageError, match=r"written as \.csv, \.csv\.gz, \.parquet or \.npz"):

@@ -205,15 +205,42 @@ def test_who_dies_of_what():
 
         return run
 
-    with pytest.raises(EngineError, match=r"b: every worker .*\(3 of 3") as caught:
+    with pytest.raises(
+        EngineError, match=r"b: every worker .*\(5 of 5 .* 20 of 20 beside it lived"
+    ) as caught:
         result_alone(trial(lambda number: number == 1), 1, 0, "b")
     assert caught.value.poison
-    assert tried == [1, 0, 1, 0, 1, 0]
+    assert tried == [1, 0, 0, 0, 0] * 5
     tried.clear()
     assert result_alone(trial(lambda _: len(tried) < 30), 1, 0, "b") == 1
     with pytest.raises(EngineError, match="whatever they work on") as caught:
         result_alone(trial(lambda _: True), 1, None, "b")
     assert not caught.value.poison
+
+
+@pytest.mark.parametrize("alive", [0.2, 0.5, 0.8])
+def test_who_is_only_unlucky_is_not_the_cause(alive):
+    """Where workers are killed at random, whatever they work on."""
+    rng = np.random.default_rng(0)
+
+    def trial(number):
+        if rng.random() > alive:
+            raise WorkerDied("gone")
+        return number
+
+    assert [result_alone(trial, 1, 0, "b") for _ in range(3_000)] == [1] * 3_000
+
+
+def test_a_cause_is_found_among_other_deaths():
+    rng = np.random.default_rng(0)
+
+    def trial(number):
+        if number == 1 or rng.random() < 0.1:
+            raise WorkerDied("gone")
+
+    with pytest.raises(EngineError, match="b: every worker") as caught:
+        result_alone(trial, 1, 0, "b")
+    assert caught.value.poison
 
 
 def test_a_block_that_kills_every_process_is_named():

@@ -144,9 +144,15 @@ class DaskEngine:
                     raise
                 raise self._lost(blocks[done], str(error)) from None
 
-        def trial(number: int | None) -> Any:
-            for other, future in waiting.items():  # nobody else may be the cause
+        def survivor() -> int | None:
+            """A block that was worked on and killed nobody, once nobody works on anything any more."""
+            for other, future in waiting.items():
                 self._finished(future, blocks[other])
+            if done:
+                return done - 1
+            return next((other for other, future in waiting.items() if future.status == "finished"), None)
+
+        def trial(number: int | None) -> Any:
             future = submitted(number)
             try:
                 return self._result(future, blocks[done])
@@ -168,7 +174,7 @@ class DaskEngine:
                         if trials_left:
                             waiting[done] = submitted(done)
                 if done not in waiting:
-                    result = result_alone(trial, done, done - 1 if done else None, blocks[done].name)
+                    result = result_alone(trial, done, survivor(), blocks[done].name)
                 yield result
                 if done in waiting:
                     waiting.pop(done).release()

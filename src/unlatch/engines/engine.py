@@ -6,6 +6,7 @@ Results come in the order of the blocks, whoever was first.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
@@ -27,11 +28,16 @@ __all__ = [
 
 Task = Callable[..., Any]
 
-_STRIKES = 3
-"""Workers that a block takes down by itself, while others survive, before it is called the cause."""
+_CONTROLS = 4
+"""Trials of another block after every death. So the other is exposed to whatever else kills workers for longer than the
+suspect is, and deaths of the suspect alone are no accident."""
+
+_LUCK = 1e-4
+"""A block is called the cause if deaths that come to anybody would have hit it alone with a smaller chance than this:
+after five deaths in five trials, if none of twenty others died."""
 
 _ROUNDS = 40
-"""Trials of a block and of another beside it, after which something else must be what kills workers."""
+"""Trials of a block, with others beside it, after which something else must be what kills workers."""
 
 
 class Block(Protocol):
@@ -90,8 +96,8 @@ def result_alone(trial: Callable[[int | None], Any], suspect: int, survivor: int
     """The result of a block whose workers have died more than once, worked on while nobody works on anything else.
 
     Workers die for reasons of their own (somebody kills them, a machine goes down), and a block that has been unlucky
-    is only tried again. It is called the cause if it takes down one worker after the other while one that works on
-    another block, under the same conditions, survives.
+    is only tried again. It is called the cause if it takes down one worker after the other while those that work on
+    another block, under the same conditions, survive.
 
     Parameters
     ----------
@@ -102,23 +108,25 @@ def result_alone(trial: Callable[[int | None], Any], suspect: int, survivor: int
     name : str
         Of the suspect, as messages call it.
     """
-    strikes = 0
-    for _ in range(_ROUNDS):
+    lived = died = 0
+    for deaths in range(1, _ROUNDS + 1):
         checkpoint()
         try:
             return trial(suspect)
         except WorkerDied as death:
             last = death
-        try:
-            trial(survivor)
-        except WorkerDied:
-            continue  # so does anybody now: it says nothing about the block
-        strikes += 1
-        if strikes == _STRIKES:
+        for _ in range(_CONTROLS):
+            try:
+                trial(survivor)
+            except WorkerDied:
+                died += 1
+                break
+            lived += 1
+        if _luck(deaths, lived, died) < _LUCK:
             raise EngineError(
-                f"{name}: every worker that worked on it died ({strikes} of {strikes} by itself, while others lived; "
-                f"{last}); out of memory, or a damaged file that takes the reader down. Leave it out, or look at it by "
-                "itself",
+                f"{name}: every worker that worked on it died ({deaths} of {deaths} by itself, while {lived} of "
+                f"{lived + died} beside it lived; {last}); out of memory, or a damaged file that takes the reader "
+                "down. Leave it out, or look at it by itself",
                 block=name,
                 poison=True,
             ) from None
@@ -127,6 +135,12 @@ def result_alone(trial: Callable[[int | None], Any], suspect: int, survivor: int
         "there memory left? What was kept with a checkpoint is still there: repeat the call when workers live",
         block=name,
     )
+
+
+def _luck(deaths: int, lived: int, died: int) -> float:
+    """The chance that all trials of one block are among the deaths, if each death might have come to any trial."""
+    others = lived + died
+    return math.comb(others, died) / math.comb(deaths + others, deaths + died)
 
 
 def engine_of(

@@ -6,11 +6,16 @@ their work, also the first of a worker that has just replaced another one.
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
-from unlatch.core.chunks import LogChunk
+from unlatch.core.trajectory import Trajectory
+from unlatch.files.logs.read import iterate_log
+from unlatch.files.logs.write import write_log
 from unlatch.learn.spectral.counting import count_part
 from unlatch.streams.streamed import StreamedLog
 
@@ -18,7 +23,9 @@ __all__ = ["StreamedLog", "dask_setup"]
 
 
 def dask_setup(_: Any) -> None:
-    """Count a few steps, which loads the kernels."""
-    steps = np.arange(64, dtype=np.uint16)
-    names = tuple(map(str, range(16)))
-    count_part([LogChunk(0, steps % 4, steps % 16, np.zeros(1, dtype=np.int64), names[:4], names)], 3, 2)
+    """Count a few steps in a file, which loads readers and kernels."""
+    steps = np.arange(64)
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / ("log.parquet" if find_spec("pyarrow") else "log.npz")
+        write_log(path, Trajectory(steps % 4, steps % 16))
+        count_part(iterate_log(path), 3, 2)

@@ -208,7 +208,7 @@ def _arrays(log: Trajectory, begin: int, stop: int) -> _Arrays:
     if log.first_observations is not None:
         first, last = np.searchsorted(log.episode_starts, (begin, stop))
         places = log.episode_starts[first:last] - begin
-        shown = log.first_observations[first:last] + len(log.observation_names)
+        shown = _first_places(log)[log.first_observations[first:last]]
 
     def column(values: Any, filler: Any) -> Any:
         return None if values is None else np.insert(values[begin:stop], places, filler)
@@ -232,9 +232,17 @@ def _arrays(log: Trajectory, begin: int, stop: int) -> _Arrays:
 
 
 def _observation_names(log: Trajectory) -> tuple[str, ...]:
+    """All that may stand in the column, each once: pyarrow leaves unset memory in the file behind a dictionary in which
+    a name stands twice."""
     if log.first_observations is None:
         return log.observation_names
-    return (*log.observation_names, *log.first_observation_names)
+    return tuple(dict.fromkeys((*log.observation_names, *log.first_observation_names)))
+
+
+def _first_places(log: Trajectory) -> Ints:
+    """Where among these the first observations are."""
+    place = {name: i for i, name in enumerate(_observation_names(log))}
+    return np.array([place[name] for name in log.first_observation_names], dtype=np.int64)
 
 
 # --- Parquet ------------------------------------------------------------------------------------------------
