@@ -97,8 +97,8 @@ class Joining:
 
 
 class _Growing:
-    """Arrays put together end to end, in one place that doubles where there is no room: what is beyond them was never
-    touched, so that it takes no memory."""
+    """Arrays put together end to end, in one place that grows where there is no room: a large one is moved by the
+    system, which copies nothing."""
 
     def __init__(self) -> None:
         self._array: Array | None = None
@@ -112,9 +112,7 @@ class _Growing:
         if self._array is None:
             self._array = np.empty(end if end < _LONG else max(end, _ROOM), dtype=part.dtype)
         elif end > len(self._array):
-            larger = np.empty(max(end, 2 * len(self._array)), dtype=self._array.dtype)
-            larger[: self._size] = self._array[: self._size]
-            self._array = larger
+            self._array.resize(end + end // 4, refcheck=False)
         self._array[self._size : end] = part
         self._size = end
 

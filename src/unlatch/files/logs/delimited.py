@@ -28,7 +28,18 @@ from unlatch.files.logs.columns import (
     Columns,
 )
 from unlatch.files.logs.rising import RisingNumbers
-from unlatch.files.logs.rows import NO, NOTHING, WRONG, YES, Answers, Numbers, Place, RowBatch
+from unlatch.files.logs.rows import (
+    NO,
+    NOTHING,
+    WRONG,
+    YES,
+    Answers,
+    Consecutive,
+    Lines,
+    Numbers,
+    Place,
+    RowBatch,
+)
 from unlatch.kernels import cells, text
 
 __all__ = ["ANSWERS", "DelimitedReader", "SymbolTable"]
@@ -152,7 +163,7 @@ class SymbolTable:
             raise IndexError(code)
 
     def codes(
-        self, block: Bytes, starts: Bounds, ends: Bounds, lines: Ints, limit: int = _NO_LIMIT
+        self, block: Bytes, starts: Bounds, ends: Bounds, lines: Lines, limit: int = _NO_LIMIT
     ) -> tuple[Ints, bool]:
         """The number of every cell, and whether the symbols stayed within ``limit``."""
         codes = np.empty(len(starts), dtype=np.int64)
@@ -251,7 +262,7 @@ class _EpisodeNames:
     def seen(self) -> Sequence[int]:
         return self._table.seen
 
-    def codes(self, block: Bytes, starts: Bounds, ends: Bounds, lines: Ints) -> Ints:
+    def codes(self, block: Bytes, starts: Bounds, ends: Bounds, lines: Lines) -> Ints:
         if self._numbers is not None:
             numbers = np.empty(len(starts), dtype=np.int64)
             if cells.read_whole_numbers(block, starts, ends, numbers) == len(starts):
@@ -326,7 +337,7 @@ class _KnownLines:
             self._shown[column, slot] = answers.shown(0)
 
     def taken(
-        self, lines: Ints, tokens: Mapping[int, Sequence[str]], seen: Mapping[int, Sequence[int]]
+        self, lines: Lines, tokens: Mapping[int, Sequence[str]], seen: Mapping[int, Sequence[int]]
     ) -> RowBatch:
         """The rows that were found; there are none then."""
         slots = self._found[: self.rows].copy()
@@ -457,7 +468,7 @@ class DelimitedReader:
         if rows:
             tokens = {c: table.tokens for c, table in self._tables.items()}
             seen = {c: table.seen for c, table in self._tables.items()}
-            yield self._known_lines.taken(np.arange(self.line, self.line + rows), tokens, seen)
+            yield self._known_lines.taken(Consecutive(self.line, rows), tokens, seen)
             self.line += rows
             self._rows += rows
 
@@ -547,7 +558,7 @@ class DelimitedReader:
 
     def _plain_batch(self, data: Bytes, rows: int, stride: int) -> RowBatch:
         """The rows whose cells have been found by the quick kernels."""
-        lines = np.arange(self.line, self.line + rows)
+        lines = Consecutive(self.line, rows)
         words = _words(data)
         symbols: dict[int, Any] = {}
         numbers: dict[int, Numbers] = {}
@@ -577,7 +588,7 @@ class DelimitedReader:
         following = self._starts[field + 1 : field + stride * (rows - 1) + 2 : stride].astype(np.int32)
         return first, following - np.int32(1)
 
-    def _known(self, data: Bytes, words: Any, lines: Ints, stride: int, column: int) -> Codes | None:
+    def _known(self, data: Bytes, words: Any, lines: Lines, stride: int, column: int) -> Codes | None:
         """The codes of the cells of a column; only those that did not come before are looked at one by one. None if it
         is one of numbers and they turn out to be too many for that."""
         field, keys = self.columns.wanted[column], self._keys[column]
@@ -600,7 +611,7 @@ class DelimitedReader:
             keys.learn(self._tables[column])
         return codes
 
-    def _runs(self, data: Bytes, words: Any, lines: Ints, stride: int, field: int) -> Ints:
+    def _runs(self, data: Bytes, words: Any, lines: Lines, stride: int, field: int) -> Ints:
         """The codes of episodes, looked for where the cell is another than in the row before."""
         rows = len(lines)
         with np.errstate(over="ignore"):
@@ -640,7 +651,7 @@ class DelimitedReader:
 
     def _with_tokens(
         self,
-        lines: Ints,
+        lines: Lines,
         symbols: dict[int, Any],
         numbers: dict[int, Numbers],
         answers: dict[int, Answers],
@@ -657,12 +668,12 @@ class DelimitedReader:
             blank=blank,
         )
 
-    def _named(self, block: Bytes, starts: Bounds, ends: Bounds, lines: Ints) -> Ints:
+    def _named(self, block: Bytes, starts: Bounds, ends: Bounds, lines: Lines) -> Ints:
         """The codes of episodes, of which one may have an empty name."""
         self._refuse_long(starts, ends, lines, EPISODE)
         return self._episodes.codes(block, starts, ends, lines)
 
-    def _interned(self, block: Bytes, starts: Bounds, ends: Bounds, lines: Ints, column: int) -> Ints:
+    def _interned(self, block: Bytes, starts: Bounds, ends: Bounds, lines: Lines, column: int) -> Ints:
         """The codes of cells by the table that knows all of them."""
         self._refuse_long(starts, ends, lines, column)
         codes, within = self._tables[column].codes(block, starts, ends, lines, MAX_SYMBOLS + 1)
@@ -675,7 +686,7 @@ class DelimitedReader:
         codes[ends == starts] = NOTHING
         return codes
 
-    def _refuse_long(self, starts: Bounds, ends: Bounds, lines: Ints, column: int) -> None:
+    def _refuse_long(self, starts: Bounds, ends: Bounds, lines: Lines, column: int) -> None:
         length = ends - starts
         if length.max(initial=0) > _MAX_CELL_BYTES:
             raise DataError(
