@@ -67,7 +67,12 @@ _LINES = 1 << 12
 _ENOUGH_LINES, _USES_OF_A_LINE = 64, 16
 """After so many different lines each must have come as often, or looking them up is not worth it."""
 
-_SLOTS = 1 << 10
+_FEW = 1 << 5
+"""Symbols for which a table has room at first: a short log is read in less time than large tables are cleared in."""
+
+_USUAL_NAME_BYTES = 1 << 4
+
+_SLOTS = 1 << 7
 """Places in a table of short cells at first, of which half are used: so few that they stay in the processor's cache."""
 
 _MOST_SLOTS = 1 << 15
@@ -132,9 +137,9 @@ class SymbolTable:
 
     def __init__(self) -> None:
         self._counts = np.zeros(text.COLUMNS + 2, dtype=np.int64)
-        self._symbols = np.zeros((1 << 10, 6), dtype=np.int64)
-        self._arena = np.zeros(1 << 14, dtype=np.uint8)
-        self._slots = np.full(1 << 12, -1, dtype=np.int64)
+        self._symbols = np.zeros((_FEW, 6), dtype=np.int64)
+        self._arena = np.zeros(_USUAL_NAME_BYTES * _FEW, dtype=np.uint8)
+        self._slots = np.full(4 * _FEW, -1, dtype=np.int64)
 
     @property
     def size(self) -> int:
@@ -151,8 +156,8 @@ class SymbolTable:
     def cell(self, code: int) -> bytes:
         """The bytes of a symbol."""
         self._check(code)
-        first, last = self._symbols[code, [text.START, text.END]].tolist()
-        return self._arena[first:last].tobytes()
+        symbol = self._symbols[code]
+        return self._arena[symbol[text.START] : symbol[text.END]].tobytes()
 
     def line(self, code: int) -> int:
         self._check(code)
@@ -223,8 +228,9 @@ class _Keys:
 
     def learn(self, table: SymbolTable) -> None:
         """Enter what is new in ``table``, as long as there is room: a full table would be slow."""
-        for code in range(self._learned, table.size):
-            self._enter(table.cell(code), code)
+        with np.errstate(over="ignore"):  # where kernels are plain Python
+            for code in range(self._learned, table.size):
+                self._enter(table.cell(code), code)
         self._learned = table.size
         if 2 * self._entered > len(self._codes) and len(self._codes) < _MOST_SLOTS:
             self._keys, self._codes = _no_keys(2 * len(self._codes))
@@ -235,8 +241,7 @@ class _Keys:
         if not 0 < len(cell) <= cells.WORD * cells.KEY_WORDS or self._entered > len(self._codes) // 2:
             return
         words = np.frombuffer(cell.ljust(cells.WORD * cells.KEY_WORDS, b"\0"), dtype="<u8")
-        with np.errstate(over="ignore"):
-            cells.enter_cell(self._keys, self._codes, *words, code)
+        cells.enter_cell(self._keys, self._codes, *words, code)
         self._entered += 1
         self._short &= len(cell) <= cells.WORD
 
@@ -294,7 +299,7 @@ class _KnownLines:
         self.useful = useful
         self.rows = 0
         self._keys = np.zeros((_LINES, text.LINE_WORDS), dtype=np.uint64)
-        self._found = np.zeros(ROWS_PER_CALL, dtype=np.int16)
+        self._found = np.empty(ROWS_PER_CALL, dtype=np.int16)
         self._entered = 0
         self._matched = 0
         self._symbols: dict[int, NDArray[Any]] = {}  # narrow codes: they are as many as rows
@@ -504,9 +509,10 @@ class DelimitedReader:
         self, data: Bytes, position: int, line: int, *, final: bool
     ) -> tuple[int, int, int, int, int, int]:
         """Find rows of any form: what `find_rows` returns."""
-        if not len(self._lines):
-            self._bounds = np.zeros((2, len(self.columns.wanted), ROWS_PER_CALL), dtype=np.int32)
-            self._lines = np.zeros(ROWS_PER_CALL, dtype=np.int64)
+        most = min(ROWS_PER_CALL, len(data))  # a row has a byte at least
+        if len(self._lines) < most:
+            self._bounds = np.zeros((2, len(self.columns.wanted), most), dtype=np.int32)
+            self._lines = np.zeros(most, dtype=np.int64)
         found: tuple[int, int, int, int, int, int] = text.find_rows(
             data,
             position,
@@ -537,6 +543,7 @@ class DelimitedReader:
         they hold is known when the others are looked up."""
         fields = self.columns.fields
         most = min(ROWS_PER_CALL if self._rows else _FIRST_ROWS, ROWS_PER_CALL, _CELLS_PER_CALL // fields + 1)
+        most = min(most, (size - position) // fields + 1)  # a cell has the byte at least that ends it
         if self._changes.shape[1] < most + 1:
             self._starts = np.zeros(most * (fields + 1) + 1 + cells.SLACK, dtype=np.uint32)
             self._changes = np.zeros((3, most + 1), dtype=np.int32)
