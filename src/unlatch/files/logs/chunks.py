@@ -17,11 +17,8 @@ __all__ = ["Joining", "resized"]
 
 Array = NDArray[Any]
 
-_LONG = 1 << 14
-"""Entries of a first chunk after which more are expected."""
-
-_ROOM = 1 << 20
-"""Entries for which an array that grows has room at first, if more are expected."""
+_ROOM = 4
+"""Times as much as is needed is the room that a growing array is given."""
 
 
 def resized(chunks: Iterable[LogChunk], steps: int) -> Iterator[LogChunk]:
@@ -49,11 +46,11 @@ class Joining:
     """
 
     def __init__(self) -> None:
-        self._actions = _Growing()
-        self._observations = _Growing()
-        self._first = _Growing()
-        self._starts = _Growing()
-        self._others = {name: _Growing() for name in ("rewards", "probabilities", "terminated")}
+        self._actions = _Column()
+        self._observations = _Column()
+        self._first = _Column()
+        self._starts = _Column()
+        self._others = {name: _Column() for name in ("rewards", "probabilities", "terminated")}
         self._last: LogChunk | None = None
 
     def add(self, chunk: LogChunk) -> None:
@@ -73,14 +70,14 @@ class Joining:
         last = self._last
         if last is None:
             raise ValueError("nothing was read")
-        first_names = last.observation_names
         first: Array | None = None
-        action_names, actions = _sorted_codes(self._actions.all(), last.action_names)
-        observation_names, observations = _sorted_codes(self._observations.all(), last.observation_names)
+        action_names, actions = _sorted_codes(self._actions, last.action_names)
+        observation_names, observations = _sorted_codes(self._observations, last.observation_names)
+        first_names = observation_names
         if last.first_observation_names:
-            first_names, first = _sorted_codes(self._first.all(), last.first_observation_names)
+            first_names, first = _sorted_codes(self._first, last.first_observation_names)
         others: dict[str, Any] = {
-            name: column.all() if len(column) == len(actions) else None
+            name: column.whole() if len(column) == len(actions) else None
             for name, column in self._others.items()
         }
         return checked_before(
@@ -88,7 +85,7 @@ class Joining:
             observations=observations,
             action_names=action_names,
             observation_names=observation_names,
-            episode_starts=self._starts.all(),
+            episode_starts=self._starts.whole(),
             first_observations=first,
             first_observation_names=first_names,
             diagnostics=diagnostics,
@@ -96,12 +93,12 @@ class Joining:
         )
 
 
-class _Growing:
-    """Arrays put together end to end, in one place that grows where there is no room: a large one is moved by the
-    system, which copies nothing."""
+class _Column:
+    """Arrays put together end to end, in one with much room: what was never written to takes no memory, and what is
+    taken in small pieces would cost more to get from the system than to read."""
 
     def __init__(self) -> None:
-        self._array: Array | None = None
+        self._array: Array = np.zeros(0)
         self._size = 0
 
     def __len__(self) -> int:
@@ -109,28 +106,34 @@ class _Growing:
 
     def add(self, part: Array) -> None:
         end = self._size + len(part)
-        if self._array is None:
-            self._array = np.empty(end if end < _LONG else max(end, _ROOM), dtype=part.dtype)
-        elif end > len(self._array):
-            self._array.resize(end + end // 4, refcheck=False)
+        if end > len(self._array):
+            self._make_room(end, part.dtype)
         self._array[self._size : end] = part
         self._size = end
 
-    def all(self) -> Array:
+    def _make_room(self, needed: int, dtype: Any) -> None:
+        try:
+            larger = np.empty(_ROOM * needed if self._size else needed, dtype=dtype)
+        except MemoryError:  # some systems lend no more than they have
+            larger = np.empty(needed + needed // 8, dtype=dtype)
+        larger[: self._size] = self._array[: self._size]
+        self._array = larger
+
+    def whole(self) -> Array:
         """What was added; nobody will write to it, and no more can be added."""
-        whole = np.zeros(0, dtype=np.int64) if self._array is None else self._array
-        whole.resize(self._size, refcheck=False)  # gives the rest back; no copy
-        whole.setflags(write=False)
-        return whole
+        self._array.resize(self._size, refcheck=False)  # gives the rest back
+        self._array.setflags(write=False)
+        return self._array
 
 
-def _sorted_codes(codes: Array, names: Sequence[str]) -> tuple[tuple[str, ...], Array]:
+def _sorted_codes(codes: _Column, names: Sequence[str]) -> tuple[tuple[str, ...], Array]:
     """The names in sorted order, and all codes as codes of that order."""
     from unlatch.kernels.text import look_up
 
     ordered = sorted_names(names)
     rank = {name: i for i, name in enumerate(ordered)}
+    table = np.array([rank[name] for name in names], dtype=np.int64)
     result = np.empty(len(codes), dtype=np.int64)
-    look_up(np.array([rank[name] for name in names], dtype=np.int64), codes, result)
+    look_up(table, codes.whole(), result)
     result.setflags(write=False)
     return tuple(ordered), result
