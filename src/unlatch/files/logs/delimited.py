@@ -466,6 +466,7 @@ class DelimitedReader:
             self._known_lines.useful = False  # for other lines there is another way
             return
         self._known_lines.enter(line, self._batch(data, 1, doubled=doubled > 0))
+        self._rows -= 1  # it is counted when it is looked up
 
     def _rows_of_known_lines(self) -> Iterator[RowBatch]:
         """The rows of the lines that were looked up since the last time."""
@@ -613,7 +614,9 @@ class DelimitedReader:
                     found, np.iinfo(np.int16).max
                 )  # so many are refused at once, the first by its text
             else:
-                found = self._interned(data, starts[places], ends[places], lines[places], column)
+                found = self._interned(
+                    data, starts[places], ends[places], lines[places], column, rows=len(lines)
+                )
             codes[places] = found
             keys.learn(self._tables[column])
         return codes
@@ -652,7 +655,7 @@ class DelimitedReader:
                 codes, _ = self._tables[column].codes(*given, lines)
                 answers[column] = self._answered(codes, column)
             else:
-                symbols[column] = self._interned(*given, lines, column)
+                symbols[column] = self._interned(*given, lines, column, rows=rows)
         self._rows += rows
         return self._with_tokens(lines, symbols, numbers, answers, blank)
 
@@ -680,15 +683,17 @@ class DelimitedReader:
         self._refuse_long(starts, ends, lines, EPISODE)
         return self._episodes.codes(block, starts, ends, lines)
 
-    def _interned(self, block: Bytes, starts: Bounds, ends: Bounds, lines: Lines, column: int) -> Ints:
-        """The codes of cells by the table that knows all of them."""
+    def _interned(
+        self, block: Bytes, starts: Bounds, ends: Bounds, lines: Lines, column: int, *, rows: int
+    ) -> Ints:
+        """The codes of cells, all or some of those of so many rows, by the table that knows every one."""
         self._refuse_long(starts, ends, lines, column)
         codes, within = self._tables[column].codes(block, starts, ends, lines, MAX_SYMBOLS + 1)
         if not within:
             refuse_continuous(
                 f"{self.place.where}, column {self.place.names[column]!r}",
                 MAX_SYMBOLS + 1,
-                self._rows + len(codes),
+                self._rows + rows,
             )
         codes[ends == starts] = NOTHING
         return codes
