@@ -3,6 +3,7 @@
     python benchmarks/fuzz.py                                       20,000 files of each format
     python benchmarks/fuzz.py --formats csv parquet --files 1000000
     python benchmarks/fuzz.py --formats csv --seconds 60            as many as there is time for
+    python benchmarks/fuzz.py --formats csv --start 500000          files that follow those of an earlier run
     python benchmarks/fuzz.py --formats csv --only 4711             one of the files again
     python benchmarks/fuzz.py --bits                                all single-bit flips of saved models, JSON and NPZ
 
@@ -15,6 +16,7 @@ the exit code is 1. Files are read by processes of their own (``--workers``), ma
 from __future__ import annotations
 
 import argparse
+import gc
 import multiprocessing
 import os
 import random
@@ -146,15 +148,15 @@ def run(
     folder: Path,
     keep: Path,
     *,
-    only: int | None = None,
+    start: int = 0,
     seconds: float = float("inf"),
     workers: int = 1,
 ) -> Report:
     """Make and read the files, of each format as many as asked for or as fit into its seconds."""
     report = Report()
     for name in names:
-        numbers = (0, files) if only is None else (only, only + 1)
-        report.join(_Watch(Job(name, seed, folder, keep), numbers, seconds, workers).finished())
+        watch = _Watch(Job(name, seed, folder, keep), (start, start + files), seconds, workers)
+        report.join(watch.finished())
     return report
 
 
@@ -186,6 +188,9 @@ def work(job: Job, connection: Connection, at: Any) -> None:
         path.write_bytes(data)
         kind.attempt(path, base=data, rng=random.Random(0))
     connection.send(None)
+    gc.collect()
+    gc.freeze()
+    gc.disable()  # what a file leaves behind is looked for once a block, not hundreds of times
     while (numbers := connection.recv()) is not None:
         report = Report()
         for number in range(*numbers):
@@ -194,6 +199,7 @@ def work(job: Job, connection: Connection, at: Any) -> None:
             attempt = partial(kind.attempt, base=base, rng=rng)
             add_file(report, path, f"{number}{kind.ending}", job.name, data, attempt, job.keep)
         report.megabytes = peak_megabytes()
+        gc.collect()
         connection.send(report)
 
 
@@ -364,6 +370,7 @@ def main() -> int:
     parser.add_argument("--files", type=int, default=20_000, help="of each format")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="at most, for each format")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--start", type=int, default=0, help="the number of the first file")
     parser.add_argument("--only", type=int, help="the number of one file")
     parser.add_argument("--bits", action="store_true", help="flip bits instead")
     parser.add_argument("--stride", type=int, default=1, help="flip every so many bits")
@@ -380,11 +387,11 @@ def main() -> int:
         else:
             report = run(
                 given.formats,
-                given.files,
+                given.files if given.only is None else 1,
                 given.seed,
                 folder,
                 given.keep,
-                only=given.only,
+                start=given.start if given.only is None else given.only,
                 seconds=given.seconds,
                 workers=given.workers,
             )

@@ -91,8 +91,10 @@ def _exploration(summary: LogSummary) -> list[str]:
     blind = "exploration: nothing speaks against actions chosen blindly"
     if len(summary.actions) < 2:
         return []
-    if summary.is_uniform:
+    if summary.uniform > _OPEN:
         return [f"{blind} and uniformly (p = {summary.uniform:.2g} by their counts)"]
+    if summary.is_uniform:
+        return [f"{blind}; whether uniformly too is open (p = {summary.uniform:.1g} by their counts)"]
     return [f"{blind}, but they are not equally frequent (p = {summary.uniform:.1g})"]
 
 

@@ -36,7 +36,7 @@ from unlatch.files.logs.columns import (
     by_name,
     by_position,
 )
-from unlatch.files.logs.rows import Answers, Numbers, Place, RowBatch
+from unlatch.files.logs.rows import Answers, Consecutive, Lines, Numbers, Place, RowBatch
 from unlatch.files.logs.values import Tokens, answers_of, answers_of_texts, noting_floats, numbers_of
 
 __all__ = ["NAMES", "ArrayReader", "contents_of", "npy_table", "npz_table"]
@@ -101,7 +101,7 @@ class ArrayReader:
 
     def _read(self, piece: dict[int, Array]) -> RowBatch:
         rows = len(piece[ACTION])
-        lines = np.arange(self._rows + 1, self._rows + rows + 1)
+        lines = Consecutive(self._rows + 1, rows)
         self._rows += rows
         symbols: dict[int, Ints] = {}
         numbers: dict[int, Numbers] = {}
@@ -124,7 +124,7 @@ class ArrayReader:
             answers=answers,
         )
 
-    def _symbols(self, values: Array, lines: Ints, column: int) -> Ints:
+    def _symbols(self, values: Array, lines: Lines, column: int) -> Ints:
         tokens, kind = self._tokens[column], values.dtype.kind
         if column in self._names:
             return tokens.of_codes(self._indices(values, lines, column), self._names[column], lines)
@@ -137,7 +137,7 @@ class ArrayReader:
         texts, codes = self._texts(values, lines, column)
         return tokens.of_codes(codes, texts, lines)
 
-    def _indices(self, values: Array, lines: Ints, column: int) -> Ints:
+    def _indices(self, values: Array, lines: Lines, column: int) -> Ints:
         """Codes of names; -1 is no name at all, as in the row of a first observation."""
         if values.dtype.kind not in "iu":
             raise self._wrong_type(column, values.dtype, "whole numbers, since there are names for them")
@@ -152,7 +152,7 @@ class ArrayReader:
             )
         return values.astype(np.int64)
 
-    def _texts(self, values: Array, lines: Ints, column: int) -> tuple[list[str], Ints]:
+    def _texts(self, values: Array, lines: Lines, column: int) -> tuple[list[str], Ints]:
         if values.dtype.kind not in "US" or values.dtype.itemsize == 0:
             raise self._wrong_type(column, values.dtype, "text or whole numbers")
         if not _is_text(values):
@@ -167,7 +167,7 @@ class ArrayReader:
                 int(lines[0]), column, "bytes that are not UTF-8 here or in the next rows"
             ) from None
 
-    def _answers(self, values: Array, lines: Ints, column: int) -> Answers:
+    def _answers(self, values: Array, lines: Lines, column: int) -> Answers:
         if values.dtype.kind in "biuf":
             return answers_of(values, None)
         texts, codes = self._texts(values, lines, column)

@@ -29,7 +29,7 @@ from unlatch.files.logs.columns import (
     Roles,
     by_name,
 )
-from unlatch.files.logs.rows import Answers, Numbers, Place, RowBatch
+from unlatch.files.logs.rows import Answers, Consecutive, Lines, Numbers, Place, RowBatch
 from unlatch.files.logs.values import Tokens, answers_of, answers_of_texts, noting_floats, numbers_of
 from unlatch.kernels import text
 
@@ -135,7 +135,7 @@ class ArrowReader:
         return noting_floats(self.columns.diagnostics, self._tokens, self.columns)
 
     def _read(self, batch: Any) -> RowBatch:
-        lines = np.arange(self._rows + 1, self._rows + batch.num_rows + 1)
+        lines = Consecutive(self._rows + 1, batch.num_rows)
         self._rows += batch.num_rows
         symbols: dict[int, Ints] = {}
         numbers: dict[int, Numbers] = {}
@@ -176,7 +176,7 @@ class ArrowReader:
         found = np.empty(len(array), dtype=np.int16)
         return None if text.look_up(known[2], places, found) else found
 
-    def _symbols(self, array: Any, lines: Ints, column: int) -> Any:
+    def _symbols(self, array: Any, lines: Lines, column: int) -> Any:
         import pyarrow as pa
 
         kind, tokens = array.type, self._tokens[column]
@@ -196,7 +196,7 @@ class ArrowReader:
         self._check_dictionary(array, column)
         return self._learned(array, lines, column)
 
-    def _learned(self, array: Any, lines: Ints, column: int) -> Any:
+    def _learned(self, array: Any, lines: Lines, column: int) -> Any:
         """The codes of a column with a dictionary and without gaps, and for the next batches what each entry is."""
         texts, indices = _Texts(array.dictionary), _plain(array.indices)
         uses = np.bincount(indices, minlength=len(texts))

@@ -28,7 +28,7 @@ from unlatch.files.logs.columns import (
     TRUNCATED,
 )
 from unlatch.files.logs.episodes import Beginnings, Episodes, Rows
-from unlatch.files.logs.rows import NOTHING, WRONG, YES, Answers, Numbers, Place, RowBatch, RowSource
+from unlatch.files.logs.rows import NOTHING, WRONG, YES, Answers, Lines, Numbers, Place, RowBatch, RowSource
 
 __all__ = ["Assembler", "Autoreset", "Missing"]
 
@@ -147,7 +147,7 @@ class _StepNumbers:
         self.checked = 0
         self._last = 0.0
 
-    def breaks(self, numbers: Floats, starts: Ints, lines: Ints, place: Place) -> Flags:
+    def breaks(self, numbers: Floats, starts: Ints, lines: Lines, place: Place) -> Flags:
         """Where steps are missing, of episodes that begin at ``starts``."""
         rise = np.diff(numbers, prepend=self._last)
         inside = np.ones(len(numbers), dtype=bool)
@@ -367,7 +367,7 @@ class Assembler:
             f"no, {_FLAG_REMEDIES[column]}",
         )
 
-    def _check_chances(self, chances: Floats, lines: Ints) -> None:
+    def _check_chances(self, chances: Floats, lines: Lines) -> None:
         wrong = np.flatnonzero((chances <= 0) | (chances > 1))
         if len(wrong):
             raise self._place.wrong(

@@ -9,13 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unlatch.core.alphabet import sorted_names
-from unlatch.core.chunks import LogChunk, column, concatenated
+from unlatch.core.chunks import LogChunk, concatenated
 from unlatch.core.diagnostics import Diagnostics
-from unlatch.core.trajectory import Trajectory
+from unlatch.core.trajectory import Trajectory, checked_before
 
-__all__ = ["joined", "resized"]
+__all__ = ["Joining", "resized"]
 
 Array = NDArray[Any]
+
+_ROOM = 4
+"""Times as much as is needed is the room that a growing array is given."""
 
 
 def resized(chunks: Iterable[LogChunk], steps: int) -> Iterator[LogChunk]:
@@ -36,49 +39,101 @@ def resized(chunks: Iterable[LogChunk], steps: int) -> Iterator[LogChunk]:
         yield concatenated(waiting)
 
 
-def joined(chunks: Sequence[LogChunk], diagnostics: Diagnostics) -> Trajectory:
-    """All chunks of a log as one, with sorted alphabets."""
-    last = chunks[-1]
-    action_names, actions = _sorted_codes([chunk.actions for chunk in chunks], last.action_names)
-    observation_names, observations = _sorted_codes(
-        [chunk.observations for chunk in chunks], last.observation_names
-    )
-    first, first_names = None, None
-    if last.first_observation_names:
-        parts = [chunk.first_observations for chunk in chunks if chunk.first_observations is not None]
-        first_names, first = _sorted_codes(parts, last.first_observation_names)
-    return Trajectory(
-        actions=actions,
-        observations=observations,
-        action_names=action_names,
-        observation_names=observation_names,
-        rewards=_kept(column(chunks, "rewards")),
-        episode_starts=_kept(np.concatenate([chunk.episode_starts + chunk.start for chunk in chunks])),
-        probabilities=_kept(column(chunks, "probabilities")),
-        terminated=_kept(column(chunks, "terminated")),
-        first_observations=first,
-        first_observation_names=first_names,  # type: ignore[arg-type]
-        diagnostics=diagnostics,
-    )
+class Joining:
+    """The chunks of a log, one after the other, become one log with sorted alphabets.
+
+    Codes stay narrow until all names are known, numbers are copied once; a chunk is not needed once it was added.
+    """
+
+    def __init__(self) -> None:
+        self._actions = _Column()
+        self._observations = _Column()
+        self._first = _Column()
+        self._starts = _Column()
+        self._others = {name: _Column() for name in ("rewards", "probabilities", "terminated")}
+        self._last: LogChunk | None = None
+
+    def add(self, chunk: LogChunk) -> None:
+        self._actions.add(chunk.actions)
+        self._observations.add(chunk.observations)
+        self._starts.add(chunk.episode_starts + chunk.start)
+        if chunk.first_observations is not None:
+            self._first.add(chunk.first_observations)
+        for name, column in self._others.items():
+            part = getattr(chunk, name)
+            if part is not None:
+                column.add(part)
+        self._last = chunk
+
+    def finished(self, diagnostics: Diagnostics) -> Trajectory:
+        """The whole; what the reader has seen to is not asked again."""
+        last = self._last
+        if last is None:
+            raise ValueError("nothing was read")
+        first: Array | None = None
+        action_names, actions = _sorted_codes(self._actions, last.action_names)
+        observation_names, observations = _sorted_codes(self._observations, last.observation_names)
+        first_names = observation_names
+        if last.first_observation_names:
+            first_names, first = _sorted_codes(self._first, last.first_observation_names)
+        others: dict[str, Any] = {
+            name: column.whole() if len(column) == len(actions) else None
+            for name, column in self._others.items()
+        }
+        return checked_before(
+            actions=actions,
+            observations=observations,
+            action_names=action_names,
+            observation_names=observation_names,
+            episode_starts=self._starts.whole(),
+            first_observations=first,
+            first_observation_names=first_names,
+            diagnostics=diagnostics,
+            **others,
+        )
 
 
-def _kept(array: Array | None) -> Any:
-    """A new array that nobody else has and nobody will write to: then a log needs no copy of it."""
-    if array is not None:
-        array.setflags(write=False)
-    return array
+class _Column:
+    """Arrays put together end to end, in one with much room: what was never written to takes no memory, and what is
+    taken in small pieces would cost more to get from the system than to read."""
+
+    def __init__(self) -> None:
+        self._array: Array = np.zeros(0)
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def add(self, part: Array) -> None:
+        end = self._size + len(part)
+        if end > len(self._array):
+            self._make_room(end, part.dtype)
+        self._array[self._size : end] = part
+        self._size = end
+
+    def _make_room(self, needed: int, dtype: Any) -> None:
+        try:
+            larger = np.empty(_ROOM * needed if self._size else needed, dtype=dtype)
+        except MemoryError:  # some systems lend no more than they have
+            larger = np.empty(needed + needed // 8, dtype=dtype)
+        larger[: self._size] = self._array[: self._size]
+        self._array = larger
+
+    def whole(self) -> Array:
+        """What was added; nobody will write to it, and no more can be added."""
+        self._array.resize(self._size, refcheck=False)  # gives the rest back
+        self._array.setflags(write=False)
+        return self._array
 
 
-def _sorted_codes(parts: Sequence[Array], names: Sequence[str]) -> tuple[tuple[str, ...], Array]:
+def _sorted_codes(codes: _Column, names: Sequence[str]) -> tuple[tuple[str, ...], Array]:
     """The names in sorted order, and all codes as codes of that order."""
     from unlatch.kernels.text import look_up
 
     ordered = sorted_names(names)
     rank = {name: i for i, name in enumerate(ordered)}
     table = np.array([rank[name] for name in names], dtype=np.int64)
-    result = np.empty(sum(map(len, parts)), dtype=np.int64)
-    done = 0
-    for part in parts:
-        look_up(table, part, result[done : done + len(part)])
-        done += len(part)
-    return tuple(ordered), _kept(result)
+    result = np.empty(len(codes), dtype=np.int64)
+    look_up(table, codes.whole(), result)
+    result.setflags(write=False)
+    return tuple(ordered), result

@@ -38,6 +38,9 @@ __all__ = [
 MAX_ROW_BYTES = 1 << 20
 """Longest row that is taken for a row rather than for a missing line end or an unclosed quote."""
 
+_USUAL_ROW_BYTES = 1 << 12
+"""Bytes that hold the first row of most files."""
+
 NUL_BYTE = "a NUL byte; the file is damaged, or it is UTF-16: then encoding='utf-16' (--encoding utf-16)"
 """Said of such a row, be it the first or another."""
 
@@ -162,12 +165,17 @@ def _line_ends(text: bytes) -> int:
 
 def _first_row(block: bytes, delimiter: str, place: str) -> tuple[list[str], int]:
     """The cells of the first row and its length in bytes."""
-    text = block.decode(errors="replace")
-    lines = io.StringIO(text, newline="")
-    try:
-        row = next(csv.reader(lines, delimiter=delimiter, strict=True))
-    except csv.Error as error:
-        raise DataError(f"{place}: {error}") from None
+    for size in (_USUAL_ROW_BYTES, len(block)):
+        text = block[:size].decode(errors="replace")
+        lines = io.StringIO(text, newline="")
+        try:
+            row = next(csv.reader(lines, delimiter=delimiter, strict=True))
+        except csv.Error as error:
+            if size >= len(block):
+                raise DataError(f"{place}: {error}") from None
+        else:
+            if lines.tell() < len(text):  # more would change nothing
+                break
     if "\0" in "".join(row):
         raise DataError(f"{place}: {NUL_BYTE}")
     length = len(text[: lines.tell()].encode())

@@ -28,7 +28,18 @@ from unlatch.files.logs.columns import (
     Columns,
 )
 from unlatch.files.logs.rising import RisingNumbers
-from unlatch.files.logs.rows import NO, NOTHING, WRONG, YES, Answers, Numbers, Place, RowBatch
+from unlatch.files.logs.rows import (
+    NO,
+    NOTHING,
+    WRONG,
+    YES,
+    Answers,
+    Consecutive,
+    Lines,
+    Numbers,
+    Place,
+    RowBatch,
+)
 from unlatch.kernels import cells, text
 
 __all__ = ["ANSWERS", "DelimitedReader", "SymbolTable"]
@@ -56,7 +67,12 @@ _LINES = 1 << 12
 _ENOUGH_LINES, _USES_OF_A_LINE = 64, 16
 """After so many different lines each must have come as often, or looking them up is not worth it."""
 
-_SLOTS = 1 << 10
+_FEW = 1 << 5
+"""Symbols for which a table has room at first: a short log is read in less time than large tables are cleared in."""
+
+_USUAL_NAME_BYTES = 1 << 4
+
+_SLOTS = 1 << 7
 """Places in a table of short cells at first, of which half are used: so few that they stay in the processor's cache."""
 
 _MOST_SLOTS = 1 << 15
@@ -121,9 +137,9 @@ class SymbolTable:
 
     def __init__(self) -> None:
         self._counts = np.zeros(text.COLUMNS + 2, dtype=np.int64)
-        self._symbols = np.zeros((1 << 10, 6), dtype=np.int64)
-        self._arena = np.zeros(1 << 14, dtype=np.uint8)
-        self._slots = np.full(1 << 12, -1, dtype=np.int64)
+        self._symbols = np.zeros((_FEW, 6), dtype=np.int64)
+        self._arena = np.zeros(_USUAL_NAME_BYTES * _FEW, dtype=np.uint8)
+        self._slots = np.full(4 * _FEW, -1, dtype=np.int64)
 
     @property
     def size(self) -> int:
@@ -140,8 +156,8 @@ class SymbolTable:
     def cell(self, code: int) -> bytes:
         """The bytes of a symbol."""
         self._check(code)
-        first, last = self._symbols[code, [text.START, text.END]].tolist()
-        return self._arena[first:last].tobytes()
+        symbol = self._symbols[code]
+        return self._arena[symbol[text.START] : symbol[text.END]].tobytes()
 
     def line(self, code: int) -> int:
         self._check(code)
@@ -152,7 +168,7 @@ class SymbolTable:
             raise IndexError(code)
 
     def codes(
-        self, block: Bytes, starts: Bounds, ends: Bounds, lines: Ints, limit: int = _NO_LIMIT
+        self, block: Bytes, starts: Bounds, ends: Bounds, lines: Lines, limit: int = _NO_LIMIT
     ) -> tuple[Ints, bool]:
         """The number of every cell, and whether the symbols stayed within ``limit``."""
         codes = np.empty(len(starts), dtype=np.int64)
@@ -212,8 +228,9 @@ class _Keys:
 
     def learn(self, table: SymbolTable) -> None:
         """Enter what is new in ``table``, as long as there is room: a full table would be slow."""
-        for code in range(self._learned, table.size):
-            self._enter(table.cell(code), code)
+        with np.errstate(over="ignore"):  # where kernels are plain Python
+            for code in range(self._learned, table.size):
+                self._enter(table.cell(code), code)
         self._learned = table.size
         if 2 * self._entered > len(self._codes) and len(self._codes) < _MOST_SLOTS:
             self._keys, self._codes = _no_keys(2 * len(self._codes))
@@ -224,8 +241,7 @@ class _Keys:
         if not 0 < len(cell) <= cells.WORD * cells.KEY_WORDS or self._entered > len(self._codes) // 2:
             return
         words = np.frombuffer(cell.ljust(cells.WORD * cells.KEY_WORDS, b"\0"), dtype="<u8")
-        with np.errstate(over="ignore"):
-            cells.enter_cell(self._keys, self._codes, *words, code)
+        cells.enter_cell(self._keys, self._codes, *words, code)
         self._entered += 1
         self._short &= len(cell) <= cells.WORD
 
@@ -251,7 +267,7 @@ class _EpisodeNames:
     def seen(self) -> Sequence[int]:
         return self._table.seen
 
-    def codes(self, block: Bytes, starts: Bounds, ends: Bounds, lines: Ints) -> Ints:
+    def codes(self, block: Bytes, starts: Bounds, ends: Bounds, lines: Lines) -> Ints:
         if self._numbers is not None:
             numbers = np.empty(len(starts), dtype=np.int64)
             if cells.read_whole_numbers(block, starts, ends, numbers) == len(starts):
@@ -283,7 +299,7 @@ class _KnownLines:
         self.useful = useful
         self.rows = 0
         self._keys = np.zeros((_LINES, text.LINE_WORDS), dtype=np.uint64)
-        self._found = np.zeros(ROWS_PER_CALL, dtype=np.int16)
+        self._found = np.empty(ROWS_PER_CALL, dtype=np.int16)
         self._entered = 0
         self._matched = 0
         self._symbols: dict[int, NDArray[Any]] = {}  # narrow codes: they are as many as rows
@@ -326,7 +342,7 @@ class _KnownLines:
             self._shown[column, slot] = answers.shown(0)
 
     def taken(
-        self, lines: Ints, tokens: Mapping[int, Sequence[str]], seen: Mapping[int, Sequence[int]]
+        self, lines: Lines, tokens: Mapping[int, Sequence[str]], seen: Mapping[int, Sequence[int]]
     ) -> RowBatch:
         """The rows that were found; there are none then."""
         slots = self._found[: self.rows].copy()
@@ -450,6 +466,7 @@ class DelimitedReader:
             self._known_lines.useful = False  # for other lines there is another way
             return
         self._known_lines.enter(line, self._batch(data, 1, doubled=doubled > 0))
+        self._rows -= 1  # it is counted when it is looked up
 
     def _rows_of_known_lines(self) -> Iterator[RowBatch]:
         """The rows of the lines that were looked up since the last time."""
@@ -457,7 +474,7 @@ class DelimitedReader:
         if rows:
             tokens = {c: table.tokens for c, table in self._tables.items()}
             seen = {c: table.seen for c, table in self._tables.items()}
-            yield self._known_lines.taken(np.arange(self.line, self.line + rows), tokens, seen)
+            yield self._known_lines.taken(Consecutive(self.line, rows), tokens, seen)
             self.line += rows
             self._rows += rows
 
@@ -493,9 +510,10 @@ class DelimitedReader:
         self, data: Bytes, position: int, line: int, *, final: bool
     ) -> tuple[int, int, int, int, int, int]:
         """Find rows of any form: what `find_rows` returns."""
-        if not len(self._lines):
-            self._bounds = np.zeros((2, len(self.columns.wanted), ROWS_PER_CALL), dtype=np.int32)
-            self._lines = np.zeros(ROWS_PER_CALL, dtype=np.int64)
+        most = min(ROWS_PER_CALL, len(data))  # a row has a byte at least
+        if len(self._lines) < most:
+            self._bounds = np.zeros((2, len(self.columns.wanted), most), dtype=np.int32)
+            self._lines = np.zeros(most, dtype=np.int64)
         found: tuple[int, int, int, int, int, int] = text.find_rows(
             data,
             position,
@@ -526,6 +544,7 @@ class DelimitedReader:
         they hold is known when the others are looked up."""
         fields = self.columns.fields
         most = min(ROWS_PER_CALL if self._rows else _FIRST_ROWS, ROWS_PER_CALL, _CELLS_PER_CALL // fields + 1)
+        most = min(most, (size - position) // fields + 1)  # a cell has the byte at least that ends it
         if self._changes.shape[1] < most + 1:
             self._starts = np.zeros(most * (fields + 1) + 1 + cells.SLACK, dtype=np.uint32)
             self._changes = np.zeros((3, most + 1), dtype=np.int32)
@@ -547,7 +566,7 @@ class DelimitedReader:
 
     def _plain_batch(self, data: Bytes, rows: int, stride: int) -> RowBatch:
         """The rows whose cells have been found by the quick kernels."""
-        lines = np.arange(self.line, self.line + rows)
+        lines = Consecutive(self.line, rows)
         words = _words(data)
         symbols: dict[int, Any] = {}
         numbers: dict[int, Numbers] = {}
@@ -577,7 +596,7 @@ class DelimitedReader:
         following = self._starts[field + 1 : field + stride * (rows - 1) + 2 : stride].astype(np.int32)
         return first, following - np.int32(1)
 
-    def _known(self, data: Bytes, words: Any, lines: Ints, stride: int, column: int) -> Codes | None:
+    def _known(self, data: Bytes, words: Any, lines: Lines, stride: int, column: int) -> Codes | None:
         """The codes of the cells of a column; only those that did not come before are looked at one by one. None if it
         is one of numbers and they turn out to be too many for that."""
         field, keys = self.columns.wanted[column], self._keys[column]
@@ -595,12 +614,14 @@ class DelimitedReader:
                     found, np.iinfo(np.int16).max
                 )  # so many are refused at once, the first by its text
             else:
-                found = self._interned(data, starts[places], ends[places], lines[places], column)
+                found = self._interned(
+                    data, starts[places], ends[places], lines[places], column, rows=len(lines)
+                )
             codes[places] = found
             keys.learn(self._tables[column])
         return codes
 
-    def _runs(self, data: Bytes, words: Any, lines: Ints, stride: int, field: int) -> Ints:
+    def _runs(self, data: Bytes, words: Any, lines: Lines, stride: int, field: int) -> Ints:
         """The codes of episodes, looked for where the cell is another than in the row before."""
         rows = len(lines)
         with np.errstate(over="ignore"):
@@ -634,13 +655,13 @@ class DelimitedReader:
                 codes, _ = self._tables[column].codes(*given, lines)
                 answers[column] = self._answered(codes, column)
             else:
-                symbols[column] = self._interned(*given, lines, column)
+                symbols[column] = self._interned(*given, lines, column, rows=rows)
         self._rows += rows
         return self._with_tokens(lines, symbols, numbers, answers, blank)
 
     def _with_tokens(
         self,
-        lines: Ints,
+        lines: Lines,
         symbols: dict[int, Any],
         numbers: dict[int, Numbers],
         answers: dict[int, Answers],
@@ -657,25 +678,27 @@ class DelimitedReader:
             blank=blank,
         )
 
-    def _named(self, block: Bytes, starts: Bounds, ends: Bounds, lines: Ints) -> Ints:
+    def _named(self, block: Bytes, starts: Bounds, ends: Bounds, lines: Lines) -> Ints:
         """The codes of episodes, of which one may have an empty name."""
         self._refuse_long(starts, ends, lines, EPISODE)
         return self._episodes.codes(block, starts, ends, lines)
 
-    def _interned(self, block: Bytes, starts: Bounds, ends: Bounds, lines: Ints, column: int) -> Ints:
-        """The codes of cells by the table that knows all of them."""
+    def _interned(
+        self, block: Bytes, starts: Bounds, ends: Bounds, lines: Lines, column: int, *, rows: int
+    ) -> Ints:
+        """The codes of cells, all or some of those of so many rows, by the table that knows every one."""
         self._refuse_long(starts, ends, lines, column)
         codes, within = self._tables[column].codes(block, starts, ends, lines, MAX_SYMBOLS + 1)
         if not within:
             refuse_continuous(
                 f"{self.place.where}, column {self.place.names[column]!r}",
                 MAX_SYMBOLS + 1,
-                self._rows + len(codes),
+                self._rows + rows,
             )
         codes[ends == starts] = NOTHING
         return codes
 
-    def _refuse_long(self, starts: Bounds, ends: Bounds, lines: Ints, column: int) -> None:
+    def _refuse_long(self, starts: Bounds, ends: Bounds, lines: Lines, column: int) -> None:
         length = ends - starts
         if length.max(initial=0) > _MAX_CELL_BYTES:
             raise DataError(

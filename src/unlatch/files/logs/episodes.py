@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from unlatch.arrays import Flags, Ints
 from unlatch.errors import DataError
 from unlatch.files.logs.columns import ACTION, EPISODE
-from unlatch.files.logs.rows import Place
+from unlatch.files.logs.rows import Lines, Place
 
 __all__ = ["Beginnings", "Episodes", "Rows"]
 
@@ -32,7 +32,7 @@ class Rows(NamedTuple):
     ``terminated`` and ``truncated`` (`YES` where it was) are None if there is no such column.
     """
 
-    lines: Ints
+    lines: Lines
     after_gap: Flags
     openings: Flags
     first: Ints
@@ -91,7 +91,7 @@ class Episodes:
         self._take_note(rows.lines, int(said[kernel.OPENED_AT]), int(said[kernel.WITHOUT_AT]))
         return Beginnings(starts[:begun].copy(), first[:begun].copy())
 
-    def go_on(self, lines: Ints, after_gap: Flags) -> Beginnings | None:
+    def go_on(self, lines: Lines, after_gap: Flags) -> Beginnings | None:
         """As `begin`, for rows that say nothing about episodes; None if a first observation waits for one of them."""
         if self._state[_FIRST] != _NONE or not len(lines):
             return None
@@ -106,7 +106,7 @@ class Episodes:
         self.empty += int(self._state[_FIRST] != _NONE)
         self._state[:] = _NONE, _NONE, 0, 1
 
-    def _take_note(self, lines: Ints, opened: int, without: int) -> None:
+    def _take_note(self, lines: Lines, opened: int, without: int) -> None:
         """Remember the lines that messages may speak of."""
         if self.line_without == _NONE and without != _NONE:
             self.line_without, self.place_without = int(lines[without]), self.place

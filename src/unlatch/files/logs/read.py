@@ -12,13 +12,13 @@ from typing import Any, TypedDict, Unpack, get_args
 
 import numpy as np
 
-from unlatch.core.chunks import LogChunk, concatenated
+from unlatch.core.chunks import LogChunk
 from unlatch.core.diagnostics import Diagnostics
 from unlatch.core.trajectory import Trajectory
 from unlatch.errors import UsageError
 from unlatch.files.logs.arrange import Order, arranged
 from unlatch.files.logs.assemble import Assembler, Autoreset, Missing
-from unlatch.files.logs.chunks import joined, resized
+from unlatch.files.logs.chunks import Joining, resized
 from unlatch.files.logs.columns import checked_delimiter, checked_roles
 from unlatch.files.logs.sources import Form, LogSource, opened, parts_of
 from unlatch.files.logs.text import checked_encoding
@@ -26,8 +26,6 @@ from unlatch.files.logs.text import checked_encoding
 __all__ = ["ReadOptions", "checked_options", "iterate_log", "read_log"]
 
 STEPS_PER_CHUNK = 1 << 20
-_STEPS_KEPT = 1 << 22
-"""Steps that are kept in one array while a log is read: small arrays would each take new memory from the system."""
 
 
 class ReadOptions(TypedDict, total=False):
@@ -146,16 +144,12 @@ def read_log(
         encoding=encoding,
     )
     chunks = _read(source, form, missing, order, autoreset, sort, continued, strict)
-    found: list[LogChunk] = []
-    waiting: list[LogChunk] = []
+    log = Joining()
     while True:
         try:
-            waiting.append(next(chunks))
+            log.add(next(chunks))
         except StopIteration as end:
-            return joined([*found, *waiting], end.value)
-        if sum(map(len, waiting)) >= _STEPS_KEPT:
-            found.append(concatenated(waiting))
-            waiting = []
+            return log.finished(end.value)
 
 
 def iterate_log(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +14,50 @@ from unlatch.core.diagnostics import Diagnostics
 from unlatch.errors import DataError
 from unlatch.files.logs.columns import Columns
 
-__all__ = ["NO", "NOTHING", "WRONG", "YES", "Answers", "Numbers", "Place", "RowBatch", "RowSource"]
+__all__ = [
+    "NO",
+    "NOTHING",
+    "WRONG",
+    "YES",
+    "Answers",
+    "Consecutive",
+    "Lines",
+    "Numbers",
+    "Place",
+    "RowBatch",
+    "RowSource",
+]
 
 YES, NO, NOTHING, WRONG = 1, 0, -1, -2
 """What a cell of an ending says; `NOTHING` is also the code of an empty cell in a column of symbols."""
+
+
+class Consecutive:
+    """Lines one after the other, none of which has to be kept."""
+
+    def __init__(self, first: int, count: int) -> None:
+        self._first = first
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, rows):  # type: ignore[no-untyped-def]
+        if isinstance(rows, slice):
+            return np.asarray(self)[rows]
+        if isinstance(rows, np.ndarray):
+            return self.take(rows, "clip")
+        return self._first + rows + (self._count if rows < 0 else 0)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.arange(self._first, self._first + self._count, dtype=dtype)
+
+    def take(self, rows: Ints, mode: str) -> Ints:
+        return rows.astype(np.int64) + self._first
+
+
+Lines = Ints | Consecutive
+"""The line of every row."""
 
 
 class Numbers(NamedTuple):
@@ -72,7 +112,7 @@ class RowBatch:
     with the row before.
     """
 
-    lines: Ints
+    lines: Lines
     symbols: Mapping[int, Ints]
     tokens: Mapping[int, Sequence[str]]
     seen: Mapping[int, Sequence[int]]

@@ -14,7 +14,7 @@ from unlatch.core.diagnostics import Diagnostics
 from unlatch.files.logs.columns import EPISODE, Columns
 from unlatch.files.logs.delimited import ANSWERS
 from unlatch.files.logs.rising import RisingNumbers
-from unlatch.files.logs.rows import NO, NOTHING, WRONG, YES, Answers, Numbers, Place
+from unlatch.files.logs.rows import NO, NOTHING, WRONG, YES, Answers, Lines, Numbers, Place
 
 __all__ = ["Tokens", "answers_of", "answers_of_texts", "noting_floats", "numbers_of"]
 
@@ -49,12 +49,12 @@ class Tokens:
         """All texts so far."""
         return self._texts if self._rising is None else self._rising
 
-    def of_codes(self, codes: Ints, texts: Any, lines: Ints) -> Ints:
+    def of_codes(self, codes: Ints, texts: Any, lines: Lines) -> Ints:
         """Codes of cells that are given as numbers of ``texts[i]``, -1 for none."""
         table = self.table(np.bincount(codes + 1, minlength=len(texts) + 1)[1:], codes, texts, lines)
         return table[codes]
 
-    def table(self, uses: Ints, codes: Array, texts: Any, lines: Ints) -> Ints:
+    def table(self, uses: Ints, codes: Array, texts: Any, lines: Lines) -> Ints:
         """The code of every text, given how often each is used; of none for those that are not, and at the end. Only
         texts that occur are looked at."""
         self._spell()
@@ -69,7 +69,7 @@ class Tokens:
         self._refuse_many(len(self.tokens), 0)
         return table
 
-    def of_integers(self, values: Array, missing: Flags | None, lines: Ints) -> Ints:
+    def of_integers(self, values: Array, missing: Flags | None, lines: Lines) -> Ints:
         """Codes of whole numbers, whose decimal digits are their texts."""
         if not len(values):
             return np.zeros(0, dtype=np.int64)
@@ -86,7 +86,7 @@ class Tokens:
             codes = np.where(missing, NOTHING, codes)
         return self.of_codes(codes, texts, lines)
 
-    def of_floats(self, values: Array, missing: Flags | None, lines: Ints) -> Ints:
+    def of_floats(self, values: Array, missing: Flags | None, lines: Lines) -> Ints:
         """Codes of floats, all of which must be whole numbers; what is not a number is missing."""
         gone = np.isnan(values) if missing is None else missing | np.isnan(values)
         filled = np.where(gone, 0, values)
@@ -101,7 +101,7 @@ class Tokens:
         self.floats = True
         return self.of_integers(filled.astype(np.int64), gone if gone.any() else None, lines)
 
-    def _of_runs(self, values: Array, missing: Flags | None, lines: Ints) -> Ints:
+    def _of_runs(self, values: Array, missing: Flags | None, lines: Lines) -> Ints:
         """Codes that rise as they appear, looked up once for every run of equal numbers: episodes are many."""
         from unlatch.kernels.cells import spread_runs
 
