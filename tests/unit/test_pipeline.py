@@ -293,7 +293,8 @@ def test_no_other_count_scores_higher_than_that_of_a_cycle(word):
     """A second state to begin in, as likely as the first, is no way round saying where the episode began."""
     shown = [word[t % len(word)] for t in range(300)]
     evidence = learn_pomdp(Trajectory.from_symbols(["go"] * 300, shown), rng=1).evidence
-    assert evidence.states == len(word) and max(evidence.scores.values()) == 0
+    assert evidence.states == len(word)
+    assert max(evidence.scores.values()) == 0
 
 
 @pytest.mark.parametrize("period", [2, 3, 5])
