@@ -110,6 +110,7 @@ def plan(model: str, goals: tuple[str, ...], reward: str | None, world: str | No
         if len(goal) > _LONGEST_GOAL:
             raise UsageError(f"the goal {brief(goal)} is longer than {_LONGEST_GOAL} characters")
     agent, states, discount = _agent_model(model, options["using"])
+    goals = _cells_as_states(goals, agent, model)
     if options["discount"] is None:
         options["discount"] = 1.0 if discount is None or goals else discount
     truth = _world(world, model)
@@ -171,6 +172,28 @@ def _agent_model(text: str, using: str) -> tuple[POMDP | PartitionModel | PSR, P
     if saved.partition is None:
         raise UsageError(f"{text} holds no partition; plan with --using pomdp or psr")
     return PartitionModel(psr, saved.partition), saved.pomdp, saved.discount
+
+
+def _cells_as_states(goals: tuple[str, ...], agent: Any, model: str) -> tuple[str, ...]:
+    """Goals on cells as goals on their states, where a POMDP plans: it has states, and its file knows their cells."""
+    from unlatch.core.pomdp import POMDP
+    from unlatch.files.models.doors import load_model
+    from unlatch.planning.goals import states_in_cell
+
+    if not isinstance(agent, POMDP) or not any(goal.startswith("cell:") for goal in goals):
+        return goals
+    partition = load_model(Path(model)).partition if Path(model).suffix else None
+    if partition is None:
+        raise UsageError(f"{model} has no cells: it was not learned; name states, as in state:0")
+    return tuple(
+        named
+        for goal in goals
+        for named in (
+            [f"state:{agent.state_names[s]}" for s in states_in_cell(partition, _number(goal[5:]))]
+            if goal.startswith("cell:")
+            else [goal]
+        )
+    )
 
 
 def _world(text: str | None, model: str) -> POMDP:

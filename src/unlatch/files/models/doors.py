@@ -26,10 +26,23 @@ from unlatch.files.atomic import PathLike, checked_path, read_regular_file, writ
 from unlatch.files.models import native
 from unlatch.files.models.native import FILLED_IN, Learned, SavedModel, as_saved, completed
 
-__all__ = ["load_model", "load_problem", "save_model", "save_problem", "with_detected_ends"]
+__all__ = [
+    "check_model_name",
+    "load_model",
+    "load_problem",
+    "save_model",
+    "save_problem",
+    "with_detected_ends",
+]
 
 Reader = Callable[[bytes, str], SavedModel]
 Terminal = Literal["told", "detect"]
+
+_OTHER_KINDS = (
+    *(".csv", ".gz", ".zst", ".parquet", ".feather", ".npy"),
+    *(".alpha", ".policy", ".policyx", ".dot", ".mmd", ".html"),
+)
+"""Endings of logs, value functions, graphs and pages."""
 
 
 def load_model(path: PathLike) -> SavedModel:
@@ -168,7 +181,7 @@ def save_model(
     """Write a model file, whole or not at all. The same model gives the same bytes.
 
     A name that ends in ``.npz`` gets our NPZ, for large models, and any other our JSON; for other people's formats
-    there is `save_problem`.
+    there is `save_problem`. Endings of logs, value functions and graphs are refused.
 
     Parameters
     ----------
@@ -197,6 +210,7 @@ def save_model(
     True
     """
     where = checked_path(path)
+    check_model_name(path)
     _refuse_kinds(partition, psr, provenance, diagnostics)
     saved = as_saved(model)
     whole = replace(
@@ -207,6 +221,20 @@ def save_model(
         diagnostics=saved.diagnostics + (diagnostics or Diagnostics()),
     )
     write_atomically(path, _written(whole, where))
+
+
+def check_model_name(path: PathLike) -> None:
+    """Refuse an ending that names another kind of file: a call that learns for hours asks before."""
+    where = checked_path(path)
+    ending = _ending(where)
+    if ending in (".pomdp", ".pomdpx"):
+        raise UsageError(
+            f"{where}: a file of this format holds a model with a reward and a discount, and not how it was learned; "
+            "write a .json first, then convert it (unlatch convert, or save_problem(path, Problem(model, reward, "
+            "discount=...)))"
+        )
+    if ending in _OTHER_KINDS:
+        raise UsageError(f"{where}: {ending} is no ending of a model; write a .json, or .npz if it is large")
 
 
 def _refuse_kinds(
@@ -253,9 +281,4 @@ def _written(saved: SavedModel, where: str) -> bytes:
         from unlatch.files.models.native_npz import npz_bytes
 
         return npz_bytes(saved, where)
-    if ending in (".pomdp", ".pomdpx"):
-        raise UsageError(
-            f"{where}: a file of this format holds a model with a reward and a discount, and not how it was learned; "
-            "write it by save_problem(path, Problem(model, reward, discount=...))"
-        )
     return native.json_bytes(saved, where)
