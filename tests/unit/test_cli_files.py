@@ -202,3 +202,20 @@ def test_a_cell_is_a_goal_of_the_pomdp_too(capfd, folder):
     code, _, err = call(capfd, "plan", "tiger", "--goal", "cell:0")
     assert code == 2
     assert "name states" in err
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("v.alpha", "a value function"), ("g.dot", "a graph"), ("r.html", "a page")]
+)
+def test_what_a_file_holds_that_is_no_model_is_named(capfd, folder, name, kind):
+    (folder / name).write_text("anything")
+    code, _, err = call(capfd, "show", folder / name)
+    assert code == 4
+    assert f"{name}: {kind}, no model" in err
+
+
+def test_a_plan_that_is_written_is_one_that_can_be(capfd, folder):
+    path = folder / "plan.json"
+    code, out, _ = call(capfd, "plan", "tiger", "--episodes", 2, "--steps", 3, "--seed", 1, "-o", path)
+    assert code == 0
+    assert f"wrote {path}" in out

@@ -21,7 +21,7 @@ from unlatch.core.partition_model import PartitionModel
 from unlatch.core.pomdp import POMDP
 from unlatch.core.problem import Problem
 from unlatch.core.psr import PSR
-from unlatch.errors import UsageError
+from unlatch.errors import ModelFileError, UsageError
 from unlatch.files.atomic import PathLike, checked_path, read_regular_file, write_atomically
 from unlatch.files.models import native
 from unlatch.files.models.native import FILLED_IN, Learned, SavedModel, as_saved, completed
@@ -38,11 +38,15 @@ __all__ = [
 Reader = Callable[[bytes, str], SavedModel]
 Terminal = Literal["told", "detect"]
 
-_OTHER_KINDS = (
-    *(".csv", ".gz", ".zst", ".parquet", ".feather", ".npy"),
-    *(".alpha", ".policy", ".policyx", ".dot", ".mmd", ".html"),
-)
-"""Endings of logs, value functions, graphs and pages."""
+_NO_MODELS = {
+    **dict.fromkeys((".alpha", ".policy", ".policyx"), "a value function"),
+    **dict.fromkeys((".dot", ".mmd"), "a graph"),
+    ".html": "a page",
+}
+"""What files hold that models are never in, by their ending."""
+
+_OTHER_KINDS = (*_NO_MODELS, ".csv", ".gz", ".zst", ".parquet", ".feather", ".npy")
+"""Endings of these, and of logs."""
 
 
 def load_model(path: PathLike) -> SavedModel:
@@ -60,6 +64,10 @@ def load_model(path: PathLike) -> SavedModel:
     """
     where = checked_path(path)
     read = _reader(where)
+    if (kind := _NO_MODELS.get(_ending(where))) is not None and os.path.exists(where):
+        raise ModelFileError(
+            f"{where}: {kind}, no model; models are in .json, .npz, .POMDP and .pomdpx files"
+        )
     return read(read_regular_file(path, largest=native.MAX_BYTES), where)
 
 
