@@ -49,6 +49,13 @@ def test_exploration_that_leaves_something_out() -> None:
     assert any("never taken: listen" in obstacle for obstacle in found.obstacles)
 
 
+def test_no_number_of_steps_is_promised_for_what_is_never_tried() -> None:
+    found = check_model(domains.tiger(), policy=[1, 0, 0], steps=1_000)
+    assert found.identified.identified  # of what is tried
+    assert found.bound is None
+    assert found.steps_for_error is None
+
+
 def test_states_that_are_left_for_good_and_classes() -> None:
     moves = [[[0.0, 0.5, 0.5, 0.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0]]]
     rows = [[[0.5, 0.5], [0.9, 0.1], [0.2, 0.8], [1.0, 0.0]]]

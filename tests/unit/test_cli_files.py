@@ -10,6 +10,7 @@ import pytest
 
 import unlatch
 from unlatch import cli
+from unlatch.errors import UsageError
 
 TIGER = """discount: 0.95
 values: reward
@@ -156,3 +157,65 @@ def test_show_prints_rewards_and_discount(capfd, folder):
     assert "-100" in out
     code, out, _ = call(capfd, "show", folder / "tiger.POMDP", "--action", "listen")
     assert "-100" not in out
+
+
+# --- refused before anything is learned -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["m.POMDP", "m.pomdpx", "m.dot", "m.csv"])
+def test_an_ending_that_holds_no_learned_model_is_refused_at_once(capfd, folder, name):
+    (folder / "log.csv").write_text("no log at all")
+    code, _, err = call(capfd, "learn", folder / "log.csv", "-o", folder / name)
+    assert code == 2
+    assert f"{name}: " in err
+    with pytest.raises(UsageError, match=name):
+        unlatch.save_model(folder / name, unlatch.domains.tiger())
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["-", "log.csv"], "the only log there can be"),
+        (["log.csv", "-"], "the only log there can be"),
+        (["log.csv", "--old-log", "old.csv"], "--continue"),
+        (["log.csv", "--scheduler", "tcp://127.0.0.1:1"], "--engine dask"),
+        (["log.csv", "--insecure-scheduler", "--engine", "processes"], "--engine dask"),
+        (["log.csv", "--continue", "m.json", "--engine", "processes"], "--engine has nothing to do"),
+    ],
+)
+def test_no_option_of_learn_is_passed_over_in_silence(capfd, folder, monkeypatch, words, told):
+    monkeypatch.chdir(folder)
+    code, _, err = call(capfd, "learn", *words, "-o", "out.json")
+    assert code == 2
+    assert told in err
+
+
+def test_a_cell_is_a_goal_of_the_pomdp_too(capfd, folder):
+    truth = unlatch.domains.tiger()
+    unlatch.save_model(folder / "m.json", truth, partition=unlatch.Partition([0, 1]))
+    plain = ["plan", folder / "m.json", "--steps", "3", "--episodes", "5", "--seed", "1"]
+    by_cell, by_state = (
+        call(capfd, *plain, "--goal", goal) for goal in ("cell:1", f"state:{truth.state_names[1]}")
+    )
+    assert by_cell == by_state
+    assert by_cell[0] == 0
+    code, _, err = call(capfd, "plan", "tiger", "--goal", "cell:0")
+    assert code == 2
+    assert "name states" in err
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("v.alpha", "a value function"), ("g.dot", "a graph"), ("r.html", "a page")]
+)
+def test_what_a_file_holds_that_is_no_model_is_named(capfd, folder, name, kind):
+    (folder / name).write_text("anything")
+    code, _, err = call(capfd, "show", folder / name)
+    assert code == 4
+    assert f"{name}: {kind}, no model" in err
+
+
+def test_a_plan_that_is_written_is_one_that_can_be(capfd, folder):
+    path = folder / "plan.json"
+    code, out, _ = call(capfd, "plan", "tiger", "--episodes", 2, "--steps", 3, "--seed", 1, "-o", path)
+    assert code == 0
+    assert f"wrote {path}" in out

@@ -103,6 +103,13 @@ def test_states_without_visits_cost_nothing_and_have_no_names() -> None:
     assert complete_evidence(padded) == 0.0
 
 
+def test_an_episode_begins_in_one_state_though_the_log_does_not_tell_which() -> None:
+    counts = whole_counts(0)
+    told = replace(counts, initial=np.array([0.0, 1.0, 0.0]))
+    untold = replace(counts, initial=np.array([0.25, 0.5, 0.25]))
+    assert complete_evidence(untold) == complete_evidence(told)
+
+
 def test_naming_costs_are_those_of_all_choices_in_equal_parts() -> None:
     for places in range(1, 8):
         shares = [comb(places, k) * np.exp(-float(choice_cost(places, k))) for k in range(places + 1)]

@@ -288,6 +288,15 @@ def test_one_action_is_enough(rng):
     assert naive.distance_up_to_relabeling(result.pomdp, naive.stationary_start(model)) < 0.05
 
 
+@pytest.mark.parametrize("word", ["abc", "aabxb"])
+def test_no_other_count_scores_higher_than_that_of_a_cycle(word):
+    """A second state to begin in, as likely as the first, is no way round saying where the episode began."""
+    shown = [word[t % len(word)] for t in range(300)]
+    evidence = learn_pomdp(Trajectory.from_symbols(["go"] * 300, shown), rng=1).evidence
+    assert evidence.states == len(word)
+    assert max(evidence.scores.values()) == 0
+
+
 @pytest.mark.parametrize("period", [2, 3, 5])
 def test_a_deterministic_cycle_is_learned_exactly(period):
     log = Trajectory(np.zeros(6000, dtype=int), np.arange(6000) % period)

@@ -27,5 +27,5 @@ def inspect(ctx: click.Context, /, log: Path, **options: Any) -> None:
 
     words = [str(log), *as_given(ctx)]
     with progress():
-        summary = summary_of(read_input(ctx, log, options))
+        summary = summary_of(read_input(ctx, [log], options))
     print_log_summary(screen(), summary, words)

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from unlatch.cli.logs import log_options, open_input, read_input, reader_options
+from unlatch.cli.logs import (
+    log_options,
+    open_input,
+    read_input,
+    reader_options,
+    refuse_company_of_standard_input,
+)
 from unlatch.cli.options import INPUT, OUTPUT, SEED, Number, Whole, of_an_engine
 from unlatch.cli.program import Interrupted
 from unlatch.cli.progress import progress
@@ -123,22 +129,25 @@ def learn(
     given.
     """
     from unlatch.files.atomic import check_target
+    from unlatch.files.models.doors import check_model_name
     from unlatch.show.screen import screen
     from unlatch.show.summary import ending_sentences
 
     files = [log for log in logs if str(log) != "-"]
+    refuse_company_of_standard_input(logs)
     check_target(output, not_over=files)
+    check_model_name(output)
     chosen = {
         name: options.pop(name)
         for name in ("model", "old_log", "engine", "scheduler", "insecure_scheduler", "checkpoint")
     }
+    _refuse_what_would_be_ignored(chosen)
     if _are_counts(files):
+        _refuse_engines(chosen, "counts are in memory")
         _learn_from_counts(ctx, files, output, seed, options)
         return
     trajectory = None
     with progress():
-        if chosen["engine"] == "process" and chosen["scheduler"]:
-            raise UsageError("--scheduler is one of Dask: give --engine dask with it")
         if chosen["model"] is not None:
             old = chosen["old_log"] or _recorded_files(chosen["model"])
             result = _gone_on(ctx, logs, old, chosen["model"], seed, options)
@@ -148,7 +157,7 @@ def learn(
         else:
             from unlatch.learn.pipeline import learn_pomdp
 
-            trajectory = read_input(ctx, logs[0], options)
+            trajectory = read_input(ctx, logs, options)
             result = learn_pomdp(trajectory, rng=seed, **_given(ctx, options))
     cut = _saved_despite_interrupt(output, result, files) or "interrupted" in result.diagnostics
     if cut or was_interrupted():
@@ -158,6 +167,25 @@ def learn(
         for sentence in ending_sentences(trajectory):
             output_screen.print(sentence)
     print_result(output_screen, result, output)
+
+
+def _refuse_what_would_be_ignored(chosen: dict[str, Any]) -> None:
+    """Options that only mean something beside others."""
+    if chosen["engine"] != "dask":
+        for name in ("scheduler", "insecure_scheduler"):
+            if chosen[name]:
+                option = name.replace("_", "-")
+                raise UsageError(f"--{option} is one of Dask: give --engine dask with it")
+    if chosen["model"] is None and chosen["old_log"]:
+        raise UsageError("--old-log is what --continue goes on from: give the model with --continue")
+    if chosen["model"] is not None:
+        _refuse_engines(chosen, "--continue reads both logs into memory")
+
+
+def _refuse_engines(chosen: dict[str, Any], why: str) -> None:
+    for name in ("engine", "checkpoint"):
+        if chosen[name] not in (None, "process"):
+            raise UsageError(f"--{name} has nothing to do here: {why}")
 
 
 _READ_WHOLE = 64 << 20
@@ -208,19 +236,18 @@ def _gone_on(
     options: dict[str, Any],
 ) -> LearnResult:
     """The model that was learned before, with these logs as more steps."""
-    from unlatch.files.logs.read import read_log
     from unlatch.files.models.doors import load_model
     from unlatch.learn.resume import resume
 
-    arguments = reader_options(ctx, options)
+    reading = options.copy()
+    reader_options(ctx, options)  # what is left is for learning
     given = _given(ctx, options)
     unknown = sorted(set(given) - {"time_limit"})
     if unknown:
         raise UsageError(
             f"--{unknown[0].replace('_', '-')} cannot be set with --continue: the model has settled it"
         )
-    new_log = read_log([str(path) for path in logs], **arguments)
-    old_log = read_log([str(path) for path in old], **arguments)
+    new_log, old_log = (read_input(ctx, paths, reading.copy()) for paths in (logs, old))
     return resume(load_model(model), new_log, old_log=old_log, rng=seed, **given)
 
 

@@ -109,30 +109,33 @@ def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def read_input(ctx: click.Context, path: Path, options: dict[str, Any]) -> Trajectory:
-    """Read a log, or standard input for ``-``, taking the reader's options out of ``options``."""
+def read_input(ctx: click.Context, paths: Sequence[Path], options: dict[str, Any]) -> Trajectory:
+    """Read logs, or standard input for ``-``, taking the reader's options out of ``options``."""
     from unlatch.files.logs.read import read_log
 
-    arguments = reader_options(ctx, options)
-    if str(path) != "-":
-        return read_log(path, **arguments)
-    if sys.stdin is None:
-        raise StorageError("standard input is closed; give a file, or pipe a log in")
-    return read_log(sys.stdin.buffer, **arguments)
+    return read_log(_source(paths), **reader_options(ctx, options))
 
 
 def iterate_input(ctx: click.Context, paths: Sequence[Path], options: dict[str, Any]) -> Iterator[Any]:
     """Read logs chunk by chunk, one after the other, as `read_input` does."""
     from unlatch.files.logs.read import iterate_log
 
-    arguments = reader_options(ctx, options)
-    if "-" not in map(str, paths):
-        return iterate_log([str(path) for path in paths], **arguments)
-    if len(paths) > 1:
+    return iterate_log(_source(paths), **reader_options(ctx, options))
+
+
+def refuse_company_of_standard_input(paths: Sequence[Path]) -> None:
+    if len(paths) > 1 and "-" in map(str, paths):
         raise UsageError("- is standard input, and the only log there can be")
+
+
+def _source(paths: Sequence[Path]) -> Any:
+    """What the readers take: a path, several, or standard input."""
+    refuse_company_of_standard_input(paths)
+    if str(paths[0]) != "-":
+        return paths[0] if len(paths) == 1 else [str(path) for path in paths]
     if sys.stdin is None:
         raise StorageError("standard input is closed; give a file, or pipe a log in")
-    return iterate_log(sys.stdin.buffer, **arguments)
+    return sys.stdin.buffer
 
 
 def open_input(ctx: click.Context, paths: Sequence[Path], options: dict[str, Any]) -> Any:

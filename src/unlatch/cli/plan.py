@@ -94,7 +94,8 @@ _WHOLE, _FOR_OTHERS = (".json", ".npz"), (".alpha", ".policy", ".policyx")
     "-o",
     "--output",
     type=OUTPUT,
-    help="Where to write a point-based plan: .json or .npz with both bounds, .alpha, .policy or .policyx for others.",
+    help="Where to write the plan, which is then made by bounds: .json or .npz with both bounds, .alpha, .policy or "
+    ".policyx for others.",
 )
 def plan(model: str, goals: tuple[str, ...], reward: str | None, world: str | None, **options: Any) -> None:
     """Plan with MODEL (a model file or a domain) towards a goal, act in the true system, and report how it went."""
@@ -105,19 +106,22 @@ def plan(model: str, goals: tuple[str, ...], reward: str | None, world: str | No
 
     if goals and reward is not None:
         raise UsageError("name either a goal (--goal ...) or --reward learned, not both")
-    _check_output(options["output"])
+    method = _method(options)
+    _check_output(options["output"], method)
     for goal in goals:
         if len(goal) > _LONGEST_GOAL:
             raise UsageError(f"the goal {brief(goal)} is longer than {_LONGEST_GOAL} characters")
     agent, states, discount = _agent_model(model, options["using"])
+    goals = _cells_as_states(goals, agent, model)
     if options["discount"] is None:
         options["discount"] = 1.0 if discount is None or goals else discount
+    _refuse_alpha_vectors_of_a_horizon(options["output"], options["discount"])
     truth = _world(world, model)
     pursued = _reward(goals, agent)
     judged = _judge(goals, agent, states, truth)
     generator, seed = resolve_rng(options["seed"])
     with progress():
-        planner = _planner(agent, pursued, generator, options)
+        planner = _planner(agent, pursued, method, generator, options)
         played = run_episodes(
             truth,
             planner,
@@ -173,22 +177,52 @@ def _agent_model(text: str, using: str) -> tuple[POMDP | PartitionModel | PSR, P
     return PartitionModel(psr, saved.partition), saved.pomdp, saved.discount
 
 
+def _cells_as_states(goals: tuple[str, ...], agent: Any, model: str) -> tuple[str, ...]:
+    """Goals on cells as goals on their states, where a POMDP plans: it has states, and its file knows their cells."""
+    from unlatch.core.pomdp import POMDP
+    from unlatch.files.models.doors import load_model
+    from unlatch.planning.goals import states_in_cell
+
+    if not isinstance(agent, POMDP) or not any(goal.startswith("cell:") for goal in goals):
+        return goals
+    partition = load_model(Path(model)).partition if Path(model).suffix else None
+    if partition is None:
+        raise UsageError(f"{model} has no cells: it was not learned; name states, as in state:0")
+    return tuple(
+        named
+        for goal in goals
+        for named in (
+            [f"state:{agent.state_names[s]}" for s in states_in_cell(partition, _number(goal[5:]))]
+            if goal.startswith("cell:")
+            else [goal]
+        )
+    )
+
+
 def _world(text: str | None, model: str) -> POMDP:
     from unlatch.cli.simulate import domain_or_model
 
     return domain_or_model(model if text is None else text)
 
 
+def _method(options: dict[str, Any]) -> Any:
+    """Which planner: the one that was named, the one whose options were given, the one whose plans can be written."""
+    if options["planner"] not in (None, "auto"):
+        return options["planner"]
+    of_pouct = any(options[name] is not None for name in ("simulations", "depth", "exploration"))
+    if of_pouct and options["planner"] is None:
+        return "pouct"
+    return "auto" if options["output"] is None else "point-based"
+
+
 def _planner(
-    agent: POMDP | PartitionModel | PSR, reward: Reward, rng: Any, options: dict[str, Any]
+    agent: POMDP | PartitionModel | PSR, reward: Reward, method: Any, rng: Any, options: dict[str, Any]
 ) -> POUCT | Plan:
     from unlatch.core.problem import Problem
     from unlatch.planning.choose import plan as chosen_plan
     from unlatch.planning.pouct import POUCT
 
     untried = _untried(options)
-    of_pouct = any(options[name] is not None for name in ("simulations", "depth", "exploration"))
-    method: Any = options["planner"] or ("pouct" if of_pouct else "auto")
     if method == "pouct":
         return POUCT(
             agent,
@@ -300,15 +334,25 @@ def _judge(goals: tuple[str, ...], agent: Any, states: POMDP | None, truth: POMD
 # --- the file ------------------------------------------------------------------------------------------
 
 
-def _check_output(path: Path | None) -> None:
+def _check_output(path: Path | None, method: str) -> None:
     """Refuse before anything is computed."""
     if path is None:
         return
+    if method != "point-based":
+        raise UsageError("only a point-based plan can be written; plan with --planner point-based")
     if path.suffix.lower() not in _WHOLE + _FOR_OTHERS:
         known = ", ".join(_WHOLE + _FOR_OTHERS)
         raise UsageError(f"{brief(str(path))}: a plan is written to a file whose name ends in {known}")
     if not path.parent.is_dir():
         raise UsageError(f"{brief(str(path.parent))}: there is no such folder to write the plan to")
+
+
+def _refuse_alpha_vectors_of_a_horizon(path: Path | None, discount: float) -> None:
+    if path is not None and path.suffix.lower() in _FOR_OTHERS and discount == 1:
+        raise UsageError(
+            f"{brief(str(path))}: such a file holds one plan for every step, and a plan for --steps differs from step "
+            "to step; give a --discount below 1, or write .json or .npz"
+        )
 
 
 def _write(path: Path, planner: POUCT | Plan) -> None:
@@ -317,8 +361,7 @@ def _write(path: Path, planner: POUCT | Plan) -> None:
     from unlatch.solutions import save_solution
 
     policy = getattr(planner, "planner", None)
-    if not isinstance(policy, Policy):
-        raise UsageError("only a point-based plan can be written; plan with --planner point-based")
+    assert isinstance(policy, Policy)  # as the method was chosen
     if path.suffix.lower() in _WHOLE:
         save_solution(path, policy)
     else:

@@ -56,7 +56,7 @@ def report(
         write_study_report(output, subject)
     else:
         check_target(output, not_over=[path for path in (subject, log) if path is not None])
-        _write(subject, None if log is None else read_input(ctx, log, options), truth, title, output)
+        _write(subject, None if log is None else read_input(ctx, [log], options), truth, title, output)
     screen().print(f"wrote {output}")
 
 

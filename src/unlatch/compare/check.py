@@ -67,7 +67,7 @@ class ModelCheck:
         rough; None if there is nothing to merge, or if nothing is lost.
     steps_for_error : int or None
         Steps until the mean L1 error of a row, of observations or transitions, whichever is larger, is ``error`` for an
-        efficient learner that knows states, zeros and their number (Cramer-Rao); None if the model is not identified.
+        efficient learner that knows states, zeros and their number (Cramer-Rao); None if something stands in the way.
     error : float
     bound : ErrorBound or None
         What that follows from: errors times the square root of the number of steps.
@@ -188,8 +188,9 @@ def check_model(
     classes, transient, unreached = _classes(explored, weights)
     process = explored if _episodic(pomdp) else _underway(explored, weights)
     found = identify(process)
+    obstacles = _obstacles(explored, found, classes, transient, unreached)
     bound, count = None, None
-    if found.identified:
+    if not obstacles:  # else there are rows that no log of this exploration brings closer
         bound = _bound(explored, weights, steps, generator)
     if found.dimension == pomdp.n_states > 1:
         count = _steps_for_count(explored, weights, steps, generator)
@@ -205,7 +206,7 @@ def check_model(
         steps_for_error=None if worst is None else max(1, int(np.ceil((worst / error) ** 2))),
         error=float(error),
         bound=bound,
-        obstacles=_obstacles(explored, found, classes, transient, unreached),
+        obstacles=obstacles,
         state_names=pomdp.state_names,
     )
 

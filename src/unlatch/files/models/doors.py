@@ -21,15 +21,32 @@ from unlatch.core.partition_model import PartitionModel
 from unlatch.core.pomdp import POMDP
 from unlatch.core.problem import Problem
 from unlatch.core.psr import PSR
-from unlatch.errors import UsageError
+from unlatch.errors import ModelFileError, UsageError
 from unlatch.files.atomic import PathLike, checked_path, read_regular_file, write_atomically
 from unlatch.files.models import native
 from unlatch.files.models.native import FILLED_IN, Learned, SavedModel, as_saved, completed
 
-__all__ = ["load_model", "load_problem", "save_model", "save_problem", "with_detected_ends"]
+__all__ = [
+    "check_model_name",
+    "load_model",
+    "load_problem",
+    "save_model",
+    "save_problem",
+    "with_detected_ends",
+]
 
 Reader = Callable[[bytes, str], SavedModel]
 Terminal = Literal["told", "detect"]
+
+_NO_MODELS = {
+    **dict.fromkeys((".alpha", ".policy", ".policyx"), "a value function"),
+    **dict.fromkeys((".dot", ".mmd"), "a graph"),
+    ".html": "a page",
+}
+"""What files hold that models are never in, by their ending."""
+
+_OTHER_KINDS = (*_NO_MODELS, ".csv", ".gz", ".zst", ".parquet", ".feather", ".npy")
+"""Endings of these, and of logs."""
 
 
 def load_model(path: PathLike) -> SavedModel:
@@ -47,6 +64,10 @@ def load_model(path: PathLike) -> SavedModel:
     """
     where = checked_path(path)
     read = _reader(where)
+    if (kind := _NO_MODELS.get(_ending(where))) is not None and os.path.exists(where):
+        raise ModelFileError(
+            f"{where}: {kind}, no model; models are in .json, .npz, .POMDP and .pomdpx files"
+        )
     return read(read_regular_file(path, largest=native.MAX_BYTES), where)
 
 
@@ -168,7 +189,7 @@ def save_model(
     """Write a model file, whole or not at all. The same model gives the same bytes.
 
     A name that ends in ``.npz`` gets our NPZ, for large models, and any other our JSON; for other people's formats
-    there is `save_problem`.
+    there is `save_problem`. Endings of logs, value functions and graphs are refused.
 
     Parameters
     ----------
@@ -197,6 +218,7 @@ def save_model(
     True
     """
     where = checked_path(path)
+    check_model_name(path)
     _refuse_kinds(partition, psr, provenance, diagnostics)
     saved = as_saved(model)
     whole = replace(
@@ -207,6 +229,20 @@ def save_model(
         diagnostics=saved.diagnostics + (diagnostics or Diagnostics()),
     )
     write_atomically(path, _written(whole, where))
+
+
+def check_model_name(path: PathLike) -> None:
+    """Refuse an ending that names another kind of file: a call that learns for hours asks before."""
+    where = checked_path(path)
+    ending = _ending(where)
+    if ending in (".pomdp", ".pomdpx"):
+        raise UsageError(
+            f"{where}: a file of this format holds a model with a reward and a discount, and not how it was learned; "
+            "write a .json first, then convert it (unlatch convert, or save_problem(path, Problem(model, reward, "
+            "discount=...)))"
+        )
+    if ending in _OTHER_KINDS:
+        raise UsageError(f"{where}: {ending} is no ending of a model; write a .json, or .npz if it is large")
 
 
 def _refuse_kinds(
@@ -253,9 +289,4 @@ def _written(saved: SavedModel, where: str) -> bytes:
         from unlatch.files.models.native_npz import npz_bytes
 
         return npz_bytes(saved, where)
-    if ending in (".pomdp", ".pomdpx"):
-        raise UsageError(
-            f"{where}: a file of this format holds a model with a reward and a discount, and not how it was learned; "
-            "write it by save_problem(path, Problem(model, reward, discount=...))"
-        )
     return native.json_bytes(saved, where)

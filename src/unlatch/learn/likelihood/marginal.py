@@ -125,12 +125,22 @@ def complete_evidence(counts: ExpectedCounts) -> float:
     # Those that are never left, such as the end, are no choice of names.
     left = (moves.sum(axis=-1) > USED).any(axis=0)
     total = float(gammaln(left.sum() + 1))
-    total += _of_block(start[None], len(start), USED, JEFFREYS, likeliest=True)
+    total += _of_block(_begun(start)[None], len(start), USED, JEFFREYS, likeliest=True)
     total += _of_block(moves, len(start), counts.least, counts.prior, likeliest=not counts.dense)
     for rows in shown:
         possible = (rows.sum(axis=-2) > 0).sum(axis=-1)  # what was ever shown after the action
         total += _of_block(rows, possible[..., None], counts.least, counts.prior, likeliest=not counts.dense)
     return total
+
+
+def _begun(start: Floats) -> Floats:
+    """Where episodes began. A single one began in one state: where the log does not tell in which of several, none of
+    which then has a use to speak of, the likeliest is named, which costs what it costs where the log does tell."""
+    if not 0 < start.max() <= USED:
+        return start
+    named = np.zeros_like(start)
+    named[start.argmax()] = start.sum()
+    return named
 
 
 def _names_lost(counts: ExpectedCounts, share: float) -> float:
