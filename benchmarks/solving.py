@@ -37,6 +37,7 @@ from unlatch import (
     run_episodes,
     solve,
 )
+from unlatch.errors import NotLearnableError, NumericalError
 from unlatch.planning.episodes import Stage
 from unlatch.planning.problem import PlanningProblem, planning_problem
 from unlatch.planning.tour import Tour
@@ -57,6 +58,7 @@ def main() -> None:
     parser.add_argument("--only", default="files,exports,paper,lake,maze,search")
     parser.add_argument("--beliefs", type=int, default=100, help="at which a search is judged")
     parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=FIRST_SEED, help="of the agent's first run")
     parser.add_argument("--systems", default="lockbox,maze,lake")
     parser.add_argument("--arms", default=",".join(ARMS))
     parser.add_argument("--kept", type=Path, help="a file of the agent's runs, to go on from")
@@ -73,7 +75,12 @@ def main() -> None:
         "search": lambda: search(chosen.folder, chosen.beliefs),
         "exploration": lambda: exploration(chosen.folder, chosen.beliefs),
         "tours": tours,
-        "agent": lambda: agent(chosen.systems.split(","), chosen.runs, chosen.arms.split(","), chosen.kept),
+        "agent": lambda: agent(
+            chosen.systems.split(","),
+            range(chosen.seed, chosen.seed + chosen.runs),
+            chosen.arms.split(","),
+            chosen.kept,
+        ),
     }
     for name in chosen.only.split(","):
         parts[name]()
@@ -512,39 +519,45 @@ def ways_to_the_prize(model: POMDP, walker: str, blind: float, steps: int) -> in
 
 class Trial(NamedTuple):
     """A system to be learned from nothing, and what both arms are told: discount, emission, steps before the first
-    learning, the factor to the next, and the steps after which a run is given up."""
+    learning, and the steps after which a run is given up."""
 
     truth: POMDP
     discount: float
     emission: str
     first: int
-    growth: float
     most: int
 
 
 TRIALS = {
-    "lockbox": lambda: Trial(domains.lockbox(), 0.95, "arrival", 150, 1.5, 10_000),
-    "maze": lambda: Trial(domains.tmaze(6), 0.95, "departure", 1000, 2.0, 64_000),
-    "lake": lambda: Trial(
-        domains.frozen_lake(observe="column", slippery=False), 0.95, "arrival", 500, 2.0, 16_000
+    "lockbox": lambda: Trial(domains.lockbox(), 0.95, "arrival", 225, 6_000),
+    "maze": lambda: Trial(domains.tmaze(2), 0.95, "departure", 300, 8_000),
+    "lake": lambda: Trial(domains.frozen_lake(observe="column", slippery=False), 0.95, "arrival", 300, 8_000),
+    # on which nothing was tried out
+    "other box": lambda: Trial(
+        domains.lockbox(3, locks=[(2, 1), (0, 1), None, (1, 1)]), 0.95, "arrival", 225, 6_000
     ),
-    "slippery": lambda: Trial(domains.frozen_lake(observe="column"), 0.99, "arrival", 5000, 2.0, 80_000),
+    "smaller box": lambda: Trial(domains.lockbox(2), 0.95, "arrival", 100, 4_000),
+    "longer maze": lambda: Trial(domains.tmaze(3), 0.95, "departure", 200, 16_000),
+    "longest maze": lambda: Trial(domains.tmaze(6), 0.95, "departure", 1000, 64_000),
+    "slippery lake": lambda: Trial(domains.frozen_lake(observe="column"), 0.99, "arrival", 5000, 80_000),
 }
-CUT, ENOUGH, SCORED = 100, 0.9, 2000
-FIRST_SEED = 200
+CUT, ENOUGH, SCORED, GROWTH = 100, 0.9, 2000, 1.5
+"""Steps after which an episode is cut; the share of the optimum that is asked for; the episodes by which a plan is
+judged; the factor from one learning to the next, the agent's own."""
+FIRST_SEED = 400
 """Nothing was tried out on the seeds from here on."""
 
 
-def agent(systems: list[str], runs: int, arms: list[str], kept: Path | None) -> None:
+def agent(systems: list[str], seeds: range, arms: list[str], kept: Path | None) -> None:
     """Steps until the plan of the model learned so far gathers 90 % of the optimum in the true system: the agent, and
-    uniform exploration with the same learner at the same lengths of the log. What is in ``kept``, a line of JSON for
-    every run, is not run again."""
+    uniform exploration with the same learner and planner at the same lengths of the log. What is in ``kept``, a line
+    of JSON for every run, is not run again."""
     print("\n| from nothing | run | agent | uniform |\n|---|---|---|---|")
     done = {} if kept is None or not kept.exists() else dict(map(json.loads, kept.read_text().splitlines()))
     for name in systems:
         trial = TRIALS[name]()
         best = solve(Problem(trial.truth, discount=trial.discount), gap=1e-3, time_limit=20).lower
-        for seed in range(FIRST_SEED, FIRST_SEED + runs):
+        for seed in seeds:
             for arm in arms:
                 key = f"{name} {arm} {seed}"
                 if key not in done:
@@ -552,33 +565,45 @@ def agent(systems: list[str], runs: int, arms: list[str], kept: Path | None) -> 
                     if kept is not None:
                         with kept.open("a") as file:
                             file.write(json.dumps([key, done[key]]) + "\n")
-            shown = (str(done.get(f"{name} {arm} {seed}", "-")) for arm in ("agent", "uniform"))
+            shown = (str(done.get(f"{name} {arm} {seed}", "-")) for arm in ARMS)
             print(f"| {name} | {seed} | {' | '.join(shown)} |", flush=True)
-        ours, theirs = ([n for key, n in done.items() if key.startswith(f"{name} {arm} ")] for arm in ARMS)
-        if ours and theirs:
-            share = np.median(ours) / np.median(theirs)
-            print(f"| {name} | medians of {len(ours)}, {len(theirs)} | {np.median(ours):.0f} | ", end="")
-            print(f"{np.median(theirs):.0f}: {share:.0%} |", flush=True)
+        compared(name, *([done.get(f"{name} {arm} {seed}") for seed in seeds] for arm in ARMS))
+
+
+def compared(name: str, ours: list[int | None], theirs: list[int | None]) -> None:
+    """Medians of all runs of both arms, if both are there."""
+    if None in ours or None in theirs:
+        return
+    share, means = np.median(ours) / np.median(theirs), np.mean(ours) / np.mean(theirs)
+    print(f"| {name} | medians of {len(ours)} | {np.median(ours):.0f} | {np.median(theirs):.0f}: ", end="")
+    print(f"{share:.0%} (means {means:.0%}) |", flush=True)
 
 
 def by_agent(trial: Trial, best: float, seed: int) -> int:
     """``most`` where it did not come to that."""
-    options = {"first": trial.first, "growth": trial.growth, "episode_steps": CUT, "emission": trial.emission}
+    options = {"first": trial.first, "growth": GROWTH, "episode_steps": CUT, "emission": trial.emission}
     ours = unlatch.Agent(trial.truth, discount=trial.discount, seed=seed, **options)
     ours.run_until(lambda it: is_enough(trial, it.policy, best), most=trial.most)
     return len(ours)
 
 
 def by_chance(trial: Trial, best: float, seed: int) -> int:
+    walk = unlatch.simulate(trial.truth, CUT, total=trial.most, rng=seed)
     steps = trial.first
-    while True:
-        log = unlatch.simulate(trial.truth, CUT, total=steps, rng=seed)
+    while steps < trial.most and not is_enough(trial, planned(trial, walk.head(steps), seed), best):
+        steps = min(int(np.ceil(GROWTH * steps)), trial.most)
+    return steps
+
+
+def planned(trial: Trial, log: unlatch.Trajectory, seed: int) -> Policy | None:
+    """The plan in the model of a log, made as the agent makes its own; None where nothing can be learned yet."""
+    try:
         model = unlatch.learn_pomdp(log, emission=trial.emission, rng=seed).pomdp
-        solver = PointBasedSolver(Problem(model, discount=trial.discount))
-        solver.run(gap=1e-3 * max(solver.problem.resolved.scale, 1e-9), max_backups=1000)
-        if steps >= trial.most or is_enough(trial, solver.policy(), best):
-            return steps
-        steps = min(int(np.ceil(trial.growth * steps)), trial.most)
+    except (NotLearnableError, NumericalError):
+        return None
+    solver = PointBasedSolver(Problem(model, discount=trial.discount))
+    solver.run(gap=1e-3 * max(solver.problem.resolved.scale, 1e-9), max_backups=1000)
+    return solver.policy()
 
 
 def is_enough(trial: Trial, policy: Policy | None, best: float) -> bool:

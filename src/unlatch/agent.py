@@ -37,11 +37,11 @@ from unlatch.learn.pipeline import LearnResult, learn_pomdp
 from unlatch.learn.resume import joined_logs
 from unlatch.planning.policy import Policy
 from unlatch.planning.solver import PointBasedSolver
-from unlatch.planning.tour import Tour
+from unlatch.planning.tour import Tour, expected_uses
 
 __all__ = ["Agent", "AgentRound", "information_gain"]
 
-_BLIND = 0.3
+_BLIND = 0.2
 """Share of the actions that are drawn uniformly where the goal is pursued: a plan made with a wrong model may do the
 same for ever, and what comes of the other actions is what shows that the model is wrong."""
 
@@ -193,6 +193,7 @@ class Agent:
         self.rounds: tuple[AgentRound, ...] = ()
         self._tour: Tour | None = None
         self._tracker: Policy | None = None
+        self._uses: Floats | None = None
         self._ended = False
         self._folder = None if folder is None else Path(folder)
         self.seed = _checked_seed(seed)
@@ -299,7 +300,7 @@ class Agent:
 
     def _purpose(self, rng: np.random.Generator) -> Policy | Tour | None:
         """What the next stretch is for."""
-        for_information = rng.random() < (self.rounds[-1].share if self.rounds else 1.0)
+        for_information = rng.random() < self._share(self.rounds[-1].gain if self.rounds else None)
         return self._tour if for_information or self.policy is None else self.policy
 
     def _chances(self, plan: Policy | Tour | None) -> Floats:
@@ -344,7 +345,7 @@ class Agent:
         self._save()
 
     def _planned(self) -> AgentRound:
-        self.policy = self._tour = self._tracker = None
+        self.policy = self._tour = self._tracker = self._uses = None
         if self.result is None:
             return AgentRound(len(self), None, None, 1.0, None, None)
         assert self.log is not None
@@ -359,10 +360,19 @@ class Agent:
             self._tracker = _follower(model)
             return AgentRound(len(self), model.n_states, gain, 1.0, None, None)
         self.policy = self._tracker = _plan(problem)
-        share = gain / (gain + _HALF)
         if self.policy.lower <= _without_a_plan(problem) + _CLOSE * problem.resolved.scale:
-            share = 1.0  # there is nothing to lose
+            self._uses = None  # there is nothing to lose
+        else:
+            self._uses = expected_uses(model, _actions(self.policy), _STRETCH)
+        share = self._share(gain)
         return AgentRound(len(self), model.n_states, gain, share, self.policy.lower, self.policy.upper)
+
+    def _share(self, gain: float | None) -> float:
+        """Of the stretches from now on, those that are for information, if a step as those of the log tells ``gain``.
+        What the plan for the goal tells on its way counts for it, and less the more often it went there."""
+        if gain is None or self._tour is None or self._uses is None:
+            return 1.0
+        return gain / (gain + _HALF + float((self._tour.told * self._uses).sum()))
 
     def _problem(self, model: POMDP) -> Problem | None:
         """What is pursued in the model, if it knows anything of it."""
@@ -481,6 +491,11 @@ def _plan(problem: Problem) -> Policy:
     solver = PointBasedSolver(problem)
     solver.run(gap=_CLOSE * problem.resolved.scale, max_backups=_BACKUPS)
     return solver.policy()
+
+
+def _actions(policy: Policy) -> list[int]:
+    """What the policy does in every state, if it is sure of it."""
+    return [policy.action(belief) for belief in np.eye(policy.model.n_states)]
 
 
 def _follower(model: POMDP) -> Policy:

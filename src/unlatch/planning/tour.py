@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from unlatch.arrays import Flags, Floats
 from unlatch.core.pomdp import POMDP
 
-__all__ = ["Tour"]
+__all__ = ["Tour", "expected_uses"]
 
 _DISCOUNT = 0.95
 """What being there a step later counts for. Any from .9 to .99 goes the same ways in the systems tried."""
@@ -85,24 +87,25 @@ class Tour:
         """The index of the action to take."""
         if self.target == int(np.argmax(belief)):
             self.target = None
-            return int(np.argmax(self._told() @ belief))
+            return int(np.argmax(self.told @ belief))
         if self.target is not None and self._now > self._until:
             self._visited[self.target] = self._now
             self.target = None
         if self.target is None:
             self.target = self._next(belief)
         if self.target is None:
-            return int(np.argmax(self._told() @ belief))
+            return int(np.argmax(self.told @ belief))
         return int(np.argmax(self._way(self.target) @ belief))
 
-    def _told(self) -> Floats:
-        """What every action is expected to tell in every state by now."""
+    @property
+    def told(self) -> Floats:
+        """What every action is expected to tell in every state by now, shape (actions, states)."""
         told: Floats = self._gains * (self._before + 1) / (self._uses + 1)
         return told
 
     def _next(self, belief: Floats) -> int | None:
         """The state that was left alone for longest, of several the one that tells most; of those within reach."""
-        told = self._told().sum(axis=0)
+        told = self.told.sum(axis=0)
         for state in np.lexsort((-told, self._visited)).tolist():
             if not self._live[state] or state == int(np.argmax(belief)):
                 continue
@@ -129,6 +132,20 @@ class Tour:
                     break
             self._ways[target] = worth
         return self._ways[target]
+
+
+def expected_uses(model: POMDP, actions: Sequence[int], steps: int) -> Floats:
+    """How large a share of ``steps`` steps takes each action in each state, shape (actions, states), for who takes
+    ``actions[state]``, from the start on, and after an end from the start again."""
+    states = np.arange(model.n_states)
+    moves = _with_restarts(model)[np.asarray(actions), states]
+    live = model.going_on > 0
+    place = model.initial * live / max(float(model.initial @ live), 1e-300)
+    uses = np.zeros((model.n_actions, model.n_states))
+    for _ in range(steps):
+        uses[actions, states] += place / steps
+        place = place @ moves
+    return uses
 
 
 def _with_restarts(model: POMDP) -> Floats:
