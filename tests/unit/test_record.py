@@ -352,6 +352,9 @@ def test_datasets_that_are_none() -> None:
         from_minari(Dataset(wrong))
 
 
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning"
+)  # Minari leaves a folder to the collector
 def test_a_dataset_of_minari_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where it is installed."""
     for needed in ("h5py", "jax"):  # to collect one; to read it the first is enough
@@ -374,6 +377,7 @@ def test_a_dataset_of_minari_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of what is said of a dataset that is published
         data = env.create_dataset("test/lake-v0")
+    env.close()
     log = from_minari(data)
     actions, observations, rewards, terminated = zip(*steps, strict=True)
     assert log == Trajectory.from_symbols(
