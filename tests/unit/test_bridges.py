@@ -179,7 +179,9 @@ def test_what_it_writes_is_read_as_the_problem_that_it_was_given(tmp_path):
     read = load_problem(tmp_path / "its.POMDP")
     assert read.discount == 0.9
     for name in ("transitions", "observations", "initial"):
-        np.testing.assert_allclose(getattr(read.model, name), getattr(problem.model, name), rtol=0, atol=1e-12)
+        np.testing.assert_allclose(
+            getattr(read.model, name), getattr(problem.model, name), rtol=0, atol=1e-12
+        )
     np.testing.assert_allclose(read.rewards, problem.rewards, rtol=0, atol=1e-12)
 
 
