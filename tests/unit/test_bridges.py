@@ -12,11 +12,13 @@ from gymnasium.utils.env_checker import check_env
 
 from unlatch import (
     POMDP,
+    AlphaVectors,
     Problem,
     Reward,
     domains,
     from_arrays,
     load_problem,
+    save_policy,
     save_problem,
     to_arrays,
     to_gymnasium,
@@ -165,6 +167,33 @@ def test_the_agent_has_the_problems_numbers():
     assert made.environment.state in made.states
     samples = [agent.transition_model.sample(made.states[0], made.actions[1]).code for _ in range(2_000)]
     np.testing.assert_allclose(np.bincount(samples, minlength=4) / 2_000, model.transitions[1, 0], atol=0.04)
+
+
+def test_what_it_writes_is_read_as_the_problem_that_it_was_given(tmp_path):
+    """Its writer knows the format from the same page as we do, and nothing else of us."""
+    from pomdp_py.utils.interfaces.conversion import to_pomdp_file
+
+    problem = with_emission(TIGER, "arrival")
+    made = to_pomdp_py(TIGER, rng=0)
+    to_pomdp_file(made.agent, tmp_path / "its.POMDP", discount_factor=0.9, float_precision=15)
+    read = load_problem(tmp_path / "its.POMDP")
+    assert read.discount == 0.9
+    for name in ("transitions", "observations", "initial"):
+        np.testing.assert_allclose(
+            getattr(read.model, name), getattr(problem.model, name), rtol=0, atol=1e-12
+        )
+    np.testing.assert_allclose(read.rewards, problem.rewards, rtol=0, atol=1e-12)
+
+
+def test_it_reads_the_policies_that_we_write(tmp_path):
+    from pomdp_py.utils.interfaces.conversion import AlphaVectorPolicy
+
+    plans = AlphaVectors([[0.5, -2.25e-7], [3.0, 1 / 3], [-1e9, 4.0]], [1, 0, 1])
+    for ending, solver in ((".alpha", "pomdp-solve"), (".policyx", "sarsop")):
+        save_policy(tmp_path / f"ours{ending}", plans)
+        found = AlphaVectorPolicy.construct(tmp_path / f"ours{ending}", ["s", "t"], [0, 1], solver)
+        assert [action for _, action in found.alphas] == plans.actions.tolist()
+        assert [list(vector) for vector, _ in found.alphas] == plans.vectors.tolist()
 
 
 def test_its_planner_listens_first():

@@ -45,6 +45,17 @@ def test_blind_uniform_exploration() -> None:
     assert not skewed.is_uniform
 
 
+def test_uniformity_is_left_open_where_counts_are_unlikely_but_not_impossible(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """60 of one action and 30 of the other: p = 0.0016."""
+    rng = np.random.default_rng(3)
+    actions = rng.permutation(["a"] * 60 + ["b"] * 30).tolist()
+    write_log(tmp_path / "log.csv", Trajectory.from_symbols(actions, rng.choice(["x", "y"], 90).tolist()))
+    assert run(["inspect", str(tmp_path / "log.csv")]) == 0
+    assert "whether uniformly too is open (p = 0.002 by their counts)" in capfd.readouterr().out
+
+
 def test_a_policy_that_looks_is_not_blind() -> None:
     rng = np.random.default_rng(1)
     observations = rng.integers(2, size=5_000)

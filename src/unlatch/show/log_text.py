@@ -16,6 +16,9 @@ _LISTED = 12
 
 _NAMED = 8
 
+_OPEN = 0.01
+"""p-value up to which it is not said that nothing speaks against equal frequencies: one such log in a hundred."""
+
 
 def print_log_summary(output: Screen, summary: LogSummary, words: Sequence[str] = ("LOG",)) -> None:
     """The summary as text: what there is, what is peculiar, what to do next; ``words`` are the log and the options with

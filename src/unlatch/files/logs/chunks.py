@@ -116,8 +116,12 @@ class _Column:
             larger = np.empty(_ROOM * needed if self._size else needed, dtype=dtype)
         except MemoryError:  # some systems lend no more than they have
             larger = np.empty(needed + needed // 8, dtype=dtype)
-        larger[: self._size] = self._array[: self._size]
+        larger[: self._size] = self.filled
         self._array = larger
+
+    @property
+    def filled(self) -> Array:
+        return self._array[: self._size]
 
     def whole(self) -> Array:
         """What was added; nobody will write to it, and no more can be added."""
@@ -134,6 +138,6 @@ def _sorted_codes(codes: _Column, names: Sequence[str]) -> tuple[tuple[str, ...]
     rank = {name: i for i, name in enumerate(ordered)}
     table = np.array([rank[name] for name in names], dtype=np.int64)
     result = np.empty(len(codes), dtype=np.int64)
-    look_up(table, codes.whole(), result)
+    look_up(table, codes.filled, result)
     result.setflags(write=False)
     return tuple(ordered), result

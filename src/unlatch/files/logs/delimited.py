@@ -61,6 +61,9 @@ _NOT_PLAIN = (ord('"'), 0)
 """Bytes that the quick kernels know nothing of."""
 
 _LINE_BYTES = text.WORD * text.LINE_WORDS
+_SEAM = 4 * _LINE_BYTES
+"""Bytes of a block that are looked at together with what was left of the one before: some lines."""
+
 _LINES = 1 << 12
 """Places in the table of lines, of which half are used."""
 
@@ -312,12 +315,17 @@ class _KnownLines:
         """Whether what was found has to be taken before there is room for more."""
         return self.rows == len(self._found)
 
-    def match(self, data: Bytes, position: int, size: int) -> int:
-        """Look up lines of the first ``size`` bytes from ``position`` on, as far as they are known; where the next
-        begins."""
+    def match(self, block: bytes, position: int) -> int:
+        """Look up lines from ``position`` on, as far as they are known; where the next begins."""
         with np.errstate(over="ignore"):  # where kernels are plain Python
             position, rows = text.match_lines(
-                _words(data), size, position, text.LINE_MASKS, self._keys, self._found, self.rows
+                _words(np.frombuffer(block, dtype=np.uint8)),
+                len(block),
+                position,
+                text.LINE_MASKS,
+                self._keys,
+                self._found,
+                self.rows,
             )
         self._matched += rows - self.rows
         self.rows = rows
@@ -430,26 +438,34 @@ class DelimitedReader:
 
         Lines that came before are looked up, and given once there are many; others are read.
         """
-        data, size = self._copied(rest, block), len(rest) + len(block)
         position = 0
         if self._known_lines.useful:
-            position = yield from self._look_up(data, size)
+            position = yield from self._look_up(rest, block)
             if self._known_lines.useful and not final:
-                return data[position:size].tobytes()
+                return (rest[position:] + block) if position < len(rest) else block[position - len(rest) :]
         yield from self._rows_of_known_lines()
+        data, size = self._copied(rest, block), len(rest) + len(block)
         plain = not any(byte in rest or byte in block for byte in _NOT_PLAIN)
         crlf = (rest[-1:] + block[: block.find(b"\n") + 1]).endswith(b"\r\n")
         return (yield from self._read_rows(data, position, size, plain=plain, crlf=crlf, final=final))
 
-    def _look_up(self, data: Bytes, size: int) -> Generator[RowBatch, None, int]:
-        """Take the lines that are known or can be; where the others begin."""
-        position = 0
-        while self._known_lines.useful and size - position >= _LINE_BYTES:
-            position = self._known_lines.match(data, position, size)
+    def _look_up(self, rest: bytes, block: bytes) -> Generator[RowBatch, None, int]:
+        """Take the lines of both that are known or can be; where in them the others begin. A block is looked at where
+        it is: only its first lines are copied, behind the rest."""
+        seam = rest + block[:_SEAM]
+        position = yield from self._look_up_lines(seam, 0)
+        if self._known_lines.useful and position >= len(rest) and len(block) > _SEAM:
+            position = len(rest) + (yield from self._look_up_lines(block, position - len(rest)))
+        return position
+
+    def _look_up_lines(self, block: bytes, position: int) -> Generator[RowBatch, None, int]:
+        """The same from ``position`` on; fewer bytes than a line may have are left."""
+        while self._known_lines.useful and len(block) - position >= _LINE_BYTES:
+            position = self._known_lines.match(block, position)
             if self._known_lines.is_full:
                 yield from self._rows_of_known_lines()
-            elif size - position >= _LINE_BYTES:
-                line = data[position : position + _LINE_BYTES].tobytes()
+            elif len(block) - position >= _LINE_BYTES:
+                line = block[position : position + _LINE_BYTES]
                 self._learn(line[: line.find(b"\n") + 1])
         return position
 
