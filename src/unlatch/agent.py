@@ -337,7 +337,9 @@ class Agent:
             return
         again = bool(self.rounds) and self.rounds[-1].steps == len(self)  # after a restart
         try:
-            self.result = learn_pomdp(self.log, rng=self.seed, **self._learning)
+            result = learn_pomdp(self.log, rng=self.seed, **self._learning)
+            _end_if("interrupted" in result.diagnostics)
+            self.result = result
         except (NotLearnableError, NumericalError):  # too little was seen, or always the same
             self.result = None
         found = self._planned()
@@ -489,13 +491,20 @@ def _row_gain(uses: Floats) -> Floats:
 
 def _plan(problem: Problem) -> Policy:
     solver = PointBasedSolver(problem)
-    solver.run(gap=_CLOSE * problem.resolved.scale, max_backups=_BACKUPS)
+    _end_if(solver.run(gap=_CLOSE * problem.resolved.scale, max_backups=_BACKUPS) == "interrupt")
     return solver.policy()
 
 
 def _actions(policy: Policy) -> list[int]:
     """What the policy does in every state, if it is sure of it."""
     return [policy.action(belief) for belief in np.eye(policy.model.n_states)]
+
+
+def _end_if(interrupted: bool) -> None:
+    """Who learns or plans answers Ctrl-C with the best so far. An agent that went on with that would not have been
+    stopped, and would act otherwise than one that goes on from its files."""
+    if interrupted:
+        raise KeyboardInterrupt
 
 
 def _follower(model: POMDP) -> Policy:

@@ -32,13 +32,13 @@ from unlatch.cli import main
 main(sys.argv[1:])
 """
 
-WHILE_SEARCHING = """
+WHILE_WORKING = """
 import os, signal, sys
 import unlatch.cli.progress as progress
 original, sent = progress.listening, []
 def listening(listener, aside):
     def update(stage, done, total):
-        if stage.startswith("searching") and not sent:
+        if stage.startswith({stage!r}) and not sent:
             sent.append(stage)
             os.kill(os.getpid(), signal.{signal})
         listener(stage, done, total)
@@ -102,7 +102,15 @@ def test_a_signal_during_start_up_gives_no_traceback(module: str, name: str, tmp
 def test_an_interrupted_search_writes_the_best_model_so_far(name: str, tmp_path: Path) -> None:
     log, model = tmp_path / "log.csv", tmp_path / "m.json"
     assert run(["simulate", "tiger", "--steps", str(sized(20_000)), "--seed", "1", "-o", str(log)]) == 0
-    done = python(WHILE_SEARCHING.format(signal=name), "learn", str(log), "-o", str(model), "--seed", "1")
+    done = python(
+        WHILE_WORKING.format(signal=name, stage="searching"),
+        "learn",
+        str(log),
+        "-o",
+        str(model),
+        "--seed",
+        "1",
+    )
     assert done.returncode == 130, done.stderr
     assert done.stderr.splitlines()[-1] == f"interrupted: wrote the best model so far to {model}"
     assert "Traceback" not in done.stderr
@@ -166,3 +174,22 @@ main(sys.argv[1:])
     done = python(code, "plan", "tiger", "--reward", "learned", "--depth", "100000000", "--seed", "1")
     assert done.returncode == 130
     assert done.stderr.splitlines()[-1] == "interrupted"
+
+
+def test_an_interrupted_agent_stops_and_goes_on_from_its_folder(tmp_path: Path) -> None:
+    call = ["agent", "tiger", "--steps", "260", "--first", "200", "-o", str(tmp_path / "a")]
+    done = python(WHILE_WORKING.format(signal="SIGINT", stage="searching"), *call, "--seed", "1")
+    assert done.returncode == 130, done.stderr
+    assert done.stdout == ""
+    assert len(unlatch.read_log(tmp_path / "a" / "log.npz")) == 200
+    assert run(call) == 0
+    assert len(unlatch.read_log(tmp_path / "a" / "log.npz")) == 460
+
+
+def test_an_interrupted_solver_is_not_acted_on_but_kept(tmp_path: Path) -> None:
+    code, path = WHILE_WORKING.format(signal="SIGINT", stage="solving"), tmp_path / "plan.json"
+    done = python(code, "plan", "tiger", "--discount", "0.95", "-o", str(path))
+    assert done.returncode == 130, done.stderr
+    assert done.stdout == ""
+    assert done.stderr.splitlines()[-1] == f"interrupted: wrote the best plan so far to {path}"
+    assert unlatch.load_solution(path) is not None

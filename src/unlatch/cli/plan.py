@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from unlatch.cli.options import OUTPUT, SEED, Depth, Number, Whole, seen
+from unlatch.cli.program import Interrupted
 from unlatch.cli.progress import progress
+from unlatch.cli.signals import was_interrupted
 from unlatch.errors import UsageError
 from unlatch.show.safe import brief
 
@@ -122,6 +124,7 @@ def plan(model: str, goals: tuple[str, ...], reward: str | None, world: str | No
     generator, seed = resolve_rng(options["seed"])
     with progress():
         planner = _planner(agent, pursued, method, generator, options)
+        _end_if_interrupted(planner, options["output"])
         played = run_episodes(
             truth,
             planner,
@@ -242,6 +245,16 @@ def _planner(
         untried=untried,
         rng=rng,
     )
+
+
+def _end_if_interrupted(planner: POUCT | Plan, output: Path | None) -> None:
+    """Ctrl-C ends the solver with the best plan so far: that is kept if a file was asked for, and not acted on."""
+    if not was_interrupted():
+        return
+    if output is None:
+        raise Interrupted("interrupted")
+    _write(output, planner)
+    raise Interrupted(f"interrupted: wrote the best plan so far to {output}")
 
 
 def _untried(options: dict[str, Any]) -> Untried:
