@@ -43,14 +43,16 @@ __all__ = ["Agent", "AgentRound", "information_gain"]
 
 _BLIND = 0.2
 """Share of the actions that are drawn uniformly where the goal is pursued: a plan made with a wrong model may do the
-same for ever, and what comes of the other actions is what shows that the model is wrong."""
+same for ever, and what comes of the other actions is what shows that the model is wrong. One of five leaves a plan of
+five steps whole in every third try."""
 
 _BLIND_TOUR = 0.1
 """The same on a tour, which does not stay anywhere: enough for every action to come up everywhere."""
 
 _HALF = 1 / 200
-"""Expected nats a step at which every second stretch is for information. A step tells half a nat over the uses of a
-number, so that this is where numbers were used a hundred times on average and are known to about .05."""
+"""Expected nats a step at which every second stretch is for information if the way to the goal tells nothing more. A
+step tells half a nat over the uses of a number, so that this is where numbers were used a hundred times on average and
+are known to about .05."""
 
 _STRETCH = 50
 """Steps for one purpose where episodes do not end; an episode is a stretch as well."""
@@ -81,7 +83,7 @@ class AgentRound:
     gain : float or None
         Nats that a step as those of the log is expected to tell about the model's numbers.
     share : float
-        Of the stretches that follow, those that are for information.
+        Of the stretches that follow, those that are for information; at first, for it grows as the plan is tried.
     lower, upper : float or None
         What the plan for the goal gathers at least, and what none can exceed, if the model is true; None where the
         model does not know the goal.
@@ -110,10 +112,11 @@ class Agent:
     log and plans for the goal in it. An episode, or fifty steps where episodes do not end, is for the goal or for
     information. For information it makes a `Tour`: to the state that was left alone for longest, there the action that
     is expected to tell most about the model's numbers (`information_gain`), and on. That has the probability
-    g / (g + 1/200), where g is what a step as those of the log is expected to tell, in nats: half where every number
-    was seen a hundred times; so the goal comes to be pursued alone as the model gets certain. Where the plan promises
-    no more than one action for ever or actions at random, all is for information. Three actions of ten are drawn
-    uniformly where the goal is pursued, one of ten on a tour. Every action is logged with its probability.
+    g / (g + p + 1/200): g is what a step as those of the log is expected to tell, in nats, and p what a step of the
+    plan for the goal is. So a plan is tried while its way is little known, which is what shows that it is wrong; one
+    that does the same over and over soon tells nothing more; and the goal comes to be pursued alone as the model gets
+    certain. Two actions of ten are drawn uniformly where the goal is pursued, one of ten on a tour. Every action is
+    logged with its probability.
 
     Parameters
     ----------
@@ -360,10 +363,7 @@ class Agent:
             self._tracker = _follower(model)
             return AgentRound(len(self), model.n_states, gain, 1.0, None, None)
         self.policy = self._tracker = _plan(problem)
-        if self.policy.lower <= _without_a_plan(problem) + _CLOSE * problem.resolved.scale:
-            self._uses = None  # there is nothing to lose
-        else:
-            self._uses = expected_uses(model, _actions(self.policy), _STRETCH)
+        self._uses = expected_uses(model, _actions(self.policy), _STRETCH)
         share = self._share(gain)
         return AgentRound(len(self), model.n_states, gain, share, self.policy.lower, self.policy.upper)
 
@@ -502,19 +502,6 @@ def _follower(model: POMDP) -> Policy:
     """What follows the belief where there is no goal to plan for."""
     nothing = Reward.on_transitions(np.zeros((model.n_actions, model.n_states)))
     return PointBasedSolver(Problem(model, nothing)).policy()
-
-
-def _without_a_plan(problem: Problem) -> float:
-    """The most that one action for ever or actions at random gather from the start of an episode."""
-    model = problem.model
-    assert isinstance(model, POMDP)
-    live = model.going_on > 0
-    moves = np.concatenate([model.transitions, model.transitions.mean(axis=0)[None]]) * live
-    rewards = np.concatenate([problem.rewards, problem.rewards.mean(axis=0)[None]])
-    values = np.zeros(rewards.shape)
-    for _ in range(int(np.ceil(np.log(_CLOSE / 10) / np.log(problem.discount)))):
-        values = rewards + problem.discount * np.einsum("ast,at->as", moves, values)
-    return float((values @ model.initial).max())
 
 
 def _begin(tracker: Policy | None, shown: str) -> None:
