@@ -19,6 +19,7 @@ import subprocess
 import tempfile
 import time
 import warnings
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -519,27 +520,34 @@ def ways_to_the_prize(model: POMDP, walker: str, blind: float, steps: int) -> in
 
 class Trial(NamedTuple):
     """A system to be learned from nothing, and what both arms are told: discount, emission, steps before the first
-    learning, and the steps after which a run is given up."""
+    learning, the steps after which a run is given up; and the optimum."""
 
     truth: POMDP
     discount: float
     emission: str
     first: int
     most: int
+    best: float
+
+
+def trial(truth: POMDP, discount: float, emission: str, first: int, most: int) -> Trial:
+    """With what the best plan gathers, from below."""
+    best = solve(Problem(truth, discount=discount), gap=1e-3, time_limit=20).lower
+    return Trial(truth, discount, emission, first, most, best)
 
 
 TRIALS = {
-    "lockbox": lambda: Trial(domains.lockbox(), 0.95, "arrival", 225, 6_000),
-    "maze": lambda: Trial(domains.tmaze(2), 0.95, "departure", 300, 8_000),
-    "lake": lambda: Trial(domains.frozen_lake(observe="column", slippery=False), 0.95, "arrival", 300, 8_000),
+    "lockbox": lambda: trial(domains.lockbox(), 0.95, "arrival", 225, 6_000),
+    "maze": lambda: trial(domains.tmaze(2), 0.95, "departure", 300, 8_000),
+    "lake": lambda: trial(domains.frozen_lake(observe="column", slippery=False), 0.95, "arrival", 300, 8_000),
     # on which nothing was tried out
-    "other box": lambda: Trial(
+    "other box": lambda: trial(
         domains.lockbox(3, locks=[(2, 1), (0, 1), None, (1, 1)]), 0.95, "arrival", 225, 6_000
     ),
-    "smaller box": lambda: Trial(domains.lockbox(2), 0.95, "arrival", 100, 4_000),
-    "longer maze": lambda: Trial(domains.tmaze(3), 0.95, "departure", 200, 16_000),
-    "longest maze": lambda: Trial(domains.tmaze(6), 0.95, "departure", 1000, 64_000),
-    "slippery lake": lambda: Trial(domains.frozen_lake(observe="column"), 0.99, "arrival", 5000, 80_000),
+    "smaller box": lambda: trial(domains.lockbox(2), 0.95, "arrival", 100, 4_000),
+    "longer maze": lambda: trial(domains.tmaze(3), 0.95, "departure", 200, 16_000),
+    "longest maze": lambda: trial(domains.tmaze(6), 0.95, "departure", 1000, 64_000),
+    "slippery lake": lambda: trial(domains.frozen_lake(observe="column"), 0.99, "arrival", 5000, 80_000),
 }
 CUT, ENOUGH, SCORED, GROWTH = 100, 0.9, 2000, 1.5
 """Steps after which an episode is cut; the share of the optimum that is asked for; the episodes by which a plan is
@@ -554,19 +562,18 @@ def agent(systems: list[str], seeds: range, arms: list[str], kept: Path | None) 
     of JSON for every run, is not run again."""
     print("\n| from nothing | run | agent | uniform |\n|---|---|---|---|")
     done = {} if kept is None or not kept.exists() else dict(map(json.loads, kept.read_text().splitlines()))
+    trials = {name: TRIALS[name]() for name in systems}
+    for seed, (name, trial) in product(seeds, trials.items()):
+        for arm in arms:
+            key = f"{name} {arm} {seed}"
+            if key not in done:
+                done[key] = (by_agent if arm == "agent" else by_chance)(trial, seed)
+                if kept is not None:
+                    with kept.open("a") as file:
+                        file.write(json.dumps([key, done[key]]) + "\n")
+        shown = (str(done.get(f"{name} {arm} {seed}", "-")) for arm in ARMS)
+        print(f"| {name} | {seed} | {' | '.join(shown)} |", flush=True)
     for name in systems:
-        trial = TRIALS[name]()
-        best = solve(Problem(trial.truth, discount=trial.discount), gap=1e-3, time_limit=20).lower
-        for seed in seeds:
-            for arm in arms:
-                key = f"{name} {arm} {seed}"
-                if key not in done:
-                    done[key] = (by_agent if arm == "agent" else by_chance)(trial, best, seed)
-                    if kept is not None:
-                        with kept.open("a") as file:
-                            file.write(json.dumps([key, done[key]]) + "\n")
-            shown = (str(done.get(f"{name} {arm} {seed}", "-")) for arm in ARMS)
-            print(f"| {name} | {seed} | {' | '.join(shown)} |", flush=True)
         compared(name, *([done.get(f"{name} {arm} {seed}") for seed in seeds] for arm in ARMS))
 
 
@@ -579,18 +586,18 @@ def compared(name: str, ours: list[int | None], theirs: list[int | None]) -> Non
     print(f"{share:.0%} (means {means:.0%}) |", flush=True)
 
 
-def by_agent(trial: Trial, best: float, seed: int) -> int:
+def by_agent(trial: Trial, seed: int) -> int:
     """``most`` where it did not come to that."""
     options = {"first": trial.first, "growth": GROWTH, "episode_steps": CUT, "emission": trial.emission}
     ours = unlatch.Agent(trial.truth, discount=trial.discount, seed=seed, **options)
-    ours.run_until(lambda it: is_enough(trial, it.policy, best), most=trial.most)
+    ours.run_until(lambda it: is_enough(trial, it.policy), most=trial.most)
     return len(ours)
 
 
-def by_chance(trial: Trial, best: float, seed: int) -> int:
+def by_chance(trial: Trial, seed: int) -> int:
     walk = unlatch.simulate(trial.truth, CUT, total=trial.most, rng=seed)
     steps = trial.first
-    while steps < trial.most and not is_enough(trial, planned(trial, walk.head(steps), seed), best):
+    while steps < trial.most and not is_enough(trial, planned(trial, walk.head(steps), seed)):
         steps = min(int(np.ceil(GROWTH * steps)), trial.most)
     return steps
 
@@ -606,11 +613,11 @@ def planned(trial: Trial, log: unlatch.Trajectory, seed: int) -> Policy | None:
     return solver.policy()
 
 
-def is_enough(trial: Trial, policy: Policy | None, best: float) -> bool:
+def is_enough(trial: Trial, policy: Policy | None) -> bool:
     if policy is None:
         return False
     mean, _ = return_elsewhere(policy, trial.truth, SCORED, np.random.default_rng(1))
-    return mean >= ENOUGH * best
+    return mean >= ENOUGH * trial.best
 
 
 if __name__ == "__main__":

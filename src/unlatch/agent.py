@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -43,14 +43,23 @@ __all__ = ["Agent", "AgentRound", "information_gain"]
 
 _BLIND = 0.2
 """Share of the actions that are drawn uniformly where the goal is pursued: a plan made with a wrong model may do the
-same for ever, and what comes of the other actions is what shows that the model is wrong."""
+same for ever, and what comes of the other actions is what shows that the model is wrong. One of five leaves a plan of
+five steps whole in every third try."""
 
 _BLIND_TOUR = 0.1
 """The same on a tour, which does not stay anywhere: enough for every action to come up everywhere."""
 
+_AGAIN = 0.5
+"""Of the episodes for the goal, those that do again what was paid best so far instead of what the model says: neither
+is known to be the better one, and the model may not know yet what it was paid for."""
+
+_LEAST_BLIND = 0.05
+"""Share of uniform actions where something is done again, if it takes more than twenty steps; else one of its steps."""
+
 _HALF = 1 / 200
-"""Expected nats a step at which every second stretch is for information. A step tells half a nat over the uses of a
-number, so that this is where numbers were used a hundred times on average and are known to about .05."""
+"""Expected nats a step at which every second stretch is for information if the way to the goal tells nothing more. A
+step tells half a nat over the uses of a number, so that this is where numbers were used a hundred times on average and
+are known to about .05."""
 
 _STRETCH = 50
 """Steps for one purpose where episodes do not end; an episode is a stretch as well."""
@@ -81,7 +90,7 @@ class AgentRound:
     gain : float or None
         Nats that a step as those of the log is expected to tell about the model's numbers.
     share : float
-        Of the stretches that follow, those that are for information.
+        Of the stretches that follow, those that are for information; at first, for it grows as the plan is tried.
     lower, upper : float or None
         What the plan for the goal gathers at least, and what none can exceed, if the model is true; None where the
         model does not know the goal.
@@ -110,10 +119,13 @@ class Agent:
     log and plans for the goal in it. An episode, or fifty steps where episodes do not end, is for the goal or for
     information. For information it makes a `Tour`: to the state that was left alone for longest, there the action that
     is expected to tell most about the model's numbers (`information_gain`), and on. That has the probability
-    g / (g + 1/200), where g is what a step as those of the log is expected to tell, in nats: half where every number
-    was seen a hundred times; so the goal comes to be pursued alone as the model gets certain. Where the plan promises
-    no more than one action for ever or actions at random, all is for information. Three actions of ten are drawn
-    uniformly where the goal is pursued, one of ten on a tour. Every action is logged with its probability.
+    g / (g + p + 1/200): g is what a step as those of the log is expected to tell, in nats, and p what a step of the
+    plan for the goal is. So a plan is tried while its way is little known, which is what shows that it is wrong; one
+    that does the same over and over soon tells nothing more; and the goal comes to be pursued alone as the model gets
+    certain. Where episodes end, every second one for the goal does again what was paid best so far, until chance has it
+    do something else: the model may not know yet what that was paid for. Two actions of ten are drawn uniformly where
+    the plan is followed, one of ten on a tour, about one in all where something is done again. Every action is logged
+    with its probability.
 
     Parameters
     ----------
@@ -194,6 +206,7 @@ class Agent:
         self._tour: Tour | None = None
         self._tracker: Policy | None = None
         self._uses: Floats | None = None
+        self._paid: tuple[int, ...] = ()
         self._ended = False
         self._folder = None if folder is None else Path(folder)
         self.seed = _checked_seed(seed)
@@ -279,12 +292,13 @@ class Agent:
                 _begin(tracker, shown)
                 over, length, stretch = False, 0, 0
             if stretch == 0:
-                plan = self._purpose(rng)
+                plan = self._purpose(rng, length == 0)
                 stretch = _STRETCH if length or not self._ended else -1
             chances = self._chances(plan)
             code = int(rng.choice(len(chances), p=chances))
             name = self._world.names[code]
             self._note(name)
+            plan = self._gone_on(plan, code)
             shown, reward, ended, cut = self._world.step(code)
             recorder.add(name, shown, reward, ended, float(chances[code]))
             self._ended |= ended
@@ -298,12 +312,22 @@ class Agent:
                 self._keep(before, recorder)
                 saved = time.monotonic()
 
-    def _purpose(self, rng: np.random.Generator) -> Policy | Tour | None:
-        """What the next stretch is for."""
+    def _purpose(self, rng: np.random.Generator, begins: bool) -> Policy | Tour | _Again | None:
+        """What the next stretch is for, and whether an episode begins with it."""
         for_information = rng.random() < self._share(self.rounds[-1].gain if self.rounds else None)
-        return self._tour if for_information or self.policy is None else self.policy
+        if for_information or self.policy is None:
+            return self._tour
+        again = begins and len(self._paid) > 0 and rng.random() < _AGAIN
+        return _Again(self._paid) if again else self.policy
 
-    def _chances(self, plan: Policy | Tour | None) -> Floats:
+    def _gone_on(self, plan: Policy | Tour | _Again | None, code: int) -> Policy | Tour | _Again | None:
+        """What is followed after an action: who does something again goes on with the plan once it is over, or another
+        action was drawn."""
+        if not isinstance(plan, _Again):
+            return plan
+        return plan.rest if code == plan.codes[0] and len(plan.codes) > 1 else self.policy
+
+    def _chances(self, plan: Policy | Tour | _Again | None) -> Floats:
         """The probability of every action."""
         count = len(self._world.names)
         if plan is None or self._tracker is None:
@@ -311,10 +335,13 @@ class Agent:
         belief = self._tracker.belief
         if self._tour is not None:
             self._tour.visit(belief)
-        blind = _BLIND_TOUR if isinstance(plan, Tour) else _BLIND
+        if isinstance(plan, _Again):
+            blind, code = plan.blind, plan.codes[0]
+        else:
+            blind = _BLIND_TOUR if isinstance(plan, Tour) else _BLIND
+            code = self._world.names.index(self._tracker.model.action_names[plan.action(belief)])
         chances = np.full(count, blind / count)
-        action = self._tracker.model.action_names[plan.action(belief)]
-        chances[self._world.names.index(action)] += 1 - blind
+        chances[code] += 1 - blind
         return chances
 
     def _note(self, action: str) -> None:
@@ -348,6 +375,7 @@ class Agent:
 
     def _planned(self) -> AgentRound:
         self.policy = self._tour = self._tracker = self._uses = None
+        self._paid = ()
         if self.result is None:
             return AgentRound(len(self), None, None, 1.0, None, None)
         assert self.log is not None
@@ -362,10 +390,8 @@ class Agent:
             self._tracker = _follower(model)
             return AgentRound(len(self), model.n_states, gain, 1.0, None, None)
         self.policy = self._tracker = _plan(problem)
-        if self.policy.lower <= _without_a_plan(problem) + _CLOSE * problem.resolved.scale:
-            self._uses = None  # there is nothing to lose
-        else:
-            self._uses = expected_uses(model, _actions(self.policy), _STRETCH)
+        self._uses = expected_uses(model, _actions(self.policy), _STRETCH)
+        self._paid = self._best_episode() if self._ended else ()
         share = self._share(gain)
         return AgentRound(len(self), model.n_states, gain, share, self.policy.lower, self.policy.upper)
 
@@ -375,6 +401,17 @@ class Agent:
         if gain is None or self._tour is None or self._uses is None:
             return 1.0
         return gain / (gain + _HALF + float((self._tour.told * self._uses).sum()))
+
+    def _best_episode(self) -> tuple[int, ...]:
+        """The actions of the episode that gathered most, up to the last that was paid; none if nothing was gathered."""
+        assert self.log is not None
+        paid = _paid(self.log, self._goal)
+        most, best = 0.0, slice(0)
+        for start, end in zip(self.log.episode_starts, self.log.episode_ends, strict=True):
+            gathered = float(paid[start:end] @ self._discount ** np.arange(end - start))
+            if gathered > most:
+                most, best = gathered, slice(start, start + 1 + int(np.flatnonzero(paid[start:end])[-1]))
+        return tuple(self._world.names.index(self.log.action_names[code]) for code in self.log.actions[best])
 
     def _problem(self, model: POMDP) -> Problem | None:
         """What is pursued in the model, if it knows anything of it."""
@@ -419,6 +456,36 @@ class Agent:
         if (self._folder / "log.npz").exists():
             self.log = read_log(self._folder / "log.npz")
             self._ended = self.log.terminated is not None and bool(self.log.terminated.any())
+
+
+class _Again(NamedTuple):
+    """What was done once and paid: actions, of which the first is next."""
+
+    codes: tuple[int, ...]
+    done: int = 0
+
+    @property
+    def blind(self) -> float:
+        """Share of the actions that are drawn uniformly: about one on the whole way."""
+        return max(1 / (self.done + len(self.codes)), _LEAST_BLIND)
+
+    @property
+    def rest(self) -> _Again:
+        return _Again(self.codes[1:], self.done + 1)
+
+
+def _paid(log: Trajectory, goal: Reward | None) -> Floats:
+    """What every step was paid, by the environment or for the goal."""
+    if goal is None:
+        return np.zeros(len(log)) if log.rewards is None else log.rewards
+    table = np.zeros((len(log.action_names), len(log.observation_names)))
+    for key, value in goal.entries:
+        action, shown = key if isinstance(key, tuple) else (None, key)
+        rows = [action is None or action in (code, name) for code, name in enumerate(log.action_names)]
+        columns = [shown in (code, name) for code, name in enumerate(log.observation_names)]
+        table[np.ix_(rows, columns)] = value
+    paid: Floats = table[log.actions, log.observations]
+    return paid
 
 
 def _checked_goal(goal: Reward | None) -> Reward | None:
@@ -511,19 +578,6 @@ def _follower(model: POMDP) -> Policy:
     """What follows the belief where there is no goal to plan for."""
     nothing = Reward.on_transitions(np.zeros((model.n_actions, model.n_states)))
     return PointBasedSolver(Problem(model, nothing)).policy()
-
-
-def _without_a_plan(problem: Problem) -> float:
-    """The most that one action for ever or actions at random gather from the start of an episode."""
-    model = problem.model
-    assert isinstance(model, POMDP)
-    live = model.going_on > 0
-    moves = np.concatenate([model.transitions, model.transitions.mean(axis=0)[None]]) * live
-    rewards = np.concatenate([problem.rewards, problem.rewards.mean(axis=0)[None]])
-    values = np.zeros(rewards.shape)
-    for _ in range(int(np.ceil(np.log(_CLOSE / 10) / np.log(problem.discount)))):
-        values = rewards + problem.discount * np.einsum("ast,at->as", moves, values)
-    return float((values @ model.initial).max())
 
 
 def _begin(tracker: Policy | None, shown: str) -> None:

@@ -14,6 +14,7 @@ from unlatch.agent import information_gain
 from unlatch.cli import run
 from unlatch.errors import DataError, UsageError
 from unlatch.learn.likelihood.forward_backward import expectation
+from unlatch.planning.tour import expected_uses
 
 QUICK: dict[str, Any] = {"first": 200, "growth": 2.0, "emission": "departure", "max_states": 1}
 
@@ -28,7 +29,10 @@ def test_the_log_has_everything(tmp_path):
     assert log.action_names == tuple(sorted(domains.tiger().action_names))
     assert np.allclose(log.probabilities[:200], 1 / 3)  # nothing known yet
     later = np.unique(np.round(log.probabilities[200:], 9))
-    on_tour, for_the_goal = {0.033333333, 0.933333333}, {0.1, 0.8}  # one of ten at random, or three
+    on_tour, for_the_goal = (
+        {0.033333333, 0.933333333},
+        {0.066666667, 0.866666667},
+    )  # one of ten at random, or two
     assert set(later.tolist()) <= on_tour | for_the_goal
     assert [found.steps for found in agent.rounds] == [200, 400, 500]
     assert agent.policy is not None
@@ -155,6 +159,34 @@ def test_information_falls_with_what_was_seen():
     both = long.transitions, long.observations
     free = sum(int(np.maximum((rows > 0.5).sum(axis=-1) - 1, 0).sum()) for rows in both)
     assert free / 2 * 0.8 < total < (free + 2 * uses.size) / 2
+
+
+@pytest.fixture(scope="module")
+def at_a_lock():
+    """An agent before a box that opens after two pushes: what it has after 150 steps at random, and it after 600."""
+    agent = Agent(domains.lockbox(2), seed=0, first=150, growth=2.0, emission="arrival", episode_steps=50)
+    agent.run(150)
+    at_first = agent.rounds[-1], agent.result.pomdp, agent.policy, agent.log
+    agent.run(450)
+    return agent, at_first
+
+
+def test_a_plan_is_tried(at_a_lock):
+    """Once the model is right, more boxes are opened than at random, though half of the time is for information."""
+    agent, _ = at_a_lock
+    ends = agent.log.terminated
+    assert agent.result.states == 5
+    assert ends[-300:].sum() / 300 > 1.3 * ends[:150].sum() / 150
+
+
+def test_a_plan_is_tried_as_often_as_that_tells_something(at_a_lock):
+    """Of what is gained by a step, that of the plan's own way counts for the plan."""
+    found, model, policy, log = at_a_lock[1]
+    told = information_gain(model, expectation(model, log))
+    actions = [policy.action(belief) for belief in np.eye(model.n_states)]
+    of_the_plan = (told * expected_uses(model, actions, 50)).sum()
+    assert 0 < of_the_plan < 1
+    assert found.share == pytest.approx(found.gain / (found.gain + of_the_plan + 1 / 200))
 
 
 def test_on_the_command_line(tmp_path, capsys):

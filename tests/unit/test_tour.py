@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from unlatch import POMDP, domains
-from unlatch.planning.tour import Tour
+from unlatch.planning.tour import Tour, expected_uses
 
 
 def walked(model, tour, steps, start=0, rng=None):
@@ -102,3 +102,20 @@ def test_it_always_has_an_action(model):
         belief /= belief.sum()
         tour.visit(belief)
         assert 0 <= tour.action(belief) < model.n_actions
+
+
+def test_uses_are_those_of_a_walk():
+    """Three steps to the end, then from the start again."""
+    model = corridor(4, ends=(3,))
+    uses = expected_uses(model, [1, 1, 1, 0], 12)
+    assert np.allclose(uses[1], [1 / 3, 1 / 3, 1 / 3, 0])
+    assert np.allclose(uses[0], 0)
+
+
+def test_what_was_done_often_tells_less():
+    tour = even(corridor(3))
+    before = tour.told[1, 2]
+    for _ in range(9):
+        tour.took(np.eye(3)[2], 1)
+    assert tour.told[1, 2] == pytest.approx(before / 10)
+    assert tour.told[0, 2] == before
