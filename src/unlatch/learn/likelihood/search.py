@@ -8,7 +8,7 @@ which states it should pay to merge.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -331,6 +331,7 @@ class _Search:
         self._failures = 0
         self.done = self.given_up = self._asked = False
         self.work = 0.0
+        self._elsewhere: tuple[Candidate, int, float] | None = None  # the best model, other steps, its evidence there
         self.history: list[tuple[int, float, int]] = []  # states, evidence and steps, after every round
 
     @property
@@ -357,10 +358,10 @@ class _Search:
 
     def is_behind(self, leader: _Search) -> bool:
         """Whether the leader had more evidence with no more states: one that leads by its states may yet be caught up
-        with. Beside rows by action, which gain something with few states wherever they are, it must be clearly more.
-        """
+        with. Beside rows by action, which gain something with few states wherever they are, it must be clearly more,
+        unless the last round here did not pay."""
         mine, least = self._seen.best.ascent.n_going_on, self._seen.best.score
-        if self._shared and not leader._shared:
+        if self._shared and not leader._shared and not self._failures:
             least += _BY_CHANCE * abs(least)
         return self is not leader and any(
             n <= mine and others * self.steps / on > least for n, others, on in leader.history
@@ -378,15 +379,30 @@ class _Search:
     def lacks_no_states_beside(self, leader: _Search) -> bool:
         """Whether this search has had a turn, and the leader, which is done, had clearly more evidence with fewer
         states, or with as many if the last round here did not pay or the leader's models are special cases of those
-        here. States in which nothing more happens are not counted. What the leader had on other steps is taken in
-        proportion, and must be ahead by more than parts of a log differ by chance."""
+        here. States in which nothing more happens are not counted."""
+        if not (self.history and leader.done):
+            return False
         mine = self._seen.best.ascent.n_going_on + (self._includes(leader) or self._failures > 0)
-        score = self._seen.best.score
-        return bool(self.history and leader.done) and any(
-            n < mine
-            and others * self.steps / on > score + _CLEARLY + _BY_CHANCE * abs(score) * (on != self.steps)
-            for n, others, on in leader.history
-        )
+        return any(n < mine and others > self._seen.best.score + _CLEARLY for n, others in self._beside(leader))
+
+    def _beside(self, leader: _Search) -> Iterator[tuple[int, float]]:
+        """States and evidence of what the leader had on the steps that are looked at here, at last of its best model,
+        taken as it is."""
+        for states, evidence, steps in leader.history:
+            if steps == self.steps:
+                yield states, evidence
+        best = leader._seen.best
+        if leader.steps != self.steps:
+            yield best.ascent.n_going_on, leader.evidence_on(self.steps)
+
+    def evidence_on(self, steps: int) -> float:
+        """For the best model on other steps, as it is."""
+        best = self._seen.best
+        if self._elsewhere is None or self._elsewhere[:2] != (best, steps):
+            likelihood = self.hypothesis.likelihood(steps)
+            there = judged(evaluated(possible(best.parameters, likelihood), likelihood), likelihood)
+            self._elsewhere = best, steps, there.score
+        return self._elsewhere[2]
 
     # --- rounds -------------------------------------------------------------------------------------
 
