@@ -298,26 +298,28 @@ class _Rivals:
         """Finish the nearest rivals; one that turns out better takes the place of the best, and has rivals itself.
 
         Evidence is hardly ever larger than the likelihood: a rival whose likelihood is below the evidence for another
-        rival is not finished, and keeps the score of its short climb.
+        rival, or cannot reach it, is not climbed on nor finished, and keeps the score of its short climb.
         """
         while missing := [n for n in self._nearest() if n not in self._tried]:
             self._tried |= set(missing)
-            climbed = [self._climbed(states) for states in missing]
+            climbed: list[Candidate] = []
+            for states in sorted(missing, reverse=True):
+                climbed.append(self._climbed(states, max((other.score for other in climbed), default=None)))
             for rival in sorted(climbed, key=lambda rival: -rival.score):
                 others = [found.score for n, found in self.finished.items() if n != self.best.n_states]
-                self._add(rival)
-                if rival.log_likelihood >= max(others, default=-np.inf):
+                if self._add(rival) and rival.log_likelihood >= max(others, default=-np.inf):
                     self._add(_finished(rival.parameters, self.likelihood))
 
-    def _add(self, rival: Candidate) -> None:
+    def _add(self, rival: Candidate) -> bool:
         """Keep a rival, if it is the best of its number of states."""
         rival = self._as_visited(rival)
         known = self.finished.get(rival.n_states)
-        if known is None or rival.score > known.score:
-            self.finished[rival.n_states] = rival
-            self._tried.add(rival.n_states)
-        if rival.score > self.best.score:
-            self.best = rival
+        if known is not None and rival.score <= known.score:
+            return False
+        self.finished[rival.n_states] = rival
+        self._tried.add(rival.n_states)
+        self.best = max(self.best, rival, key=lambda candidate: candidate.score)
+        return True
 
     def _as_visited(self, rival: Candidate) -> Candidate:
         """The rival without states that are never visited: with them it is no model of more states, and says nothing
@@ -333,7 +335,7 @@ class _Rivals:
         fewer = [states - 1] if int((~self.best.parameters.terminal).sum()) > 1 else []
         return fewer + [min(more) for more in [[n for n in self._search.models if n > states]] if more]
 
-    def _climbed(self, states: int) -> Candidate:
+    def _climbed(self, states: int, target: float | None) -> Candidate:
         """The best model with so many states after a short climb: from that of the search or, for a state fewer or
         more, from the best model with two of its states merged, with one split. What the search has left behind with
         more states than the best was climbed from other models."""
@@ -345,7 +347,10 @@ class _Rivals:
             common = np.argsort(-np.where(best.terminal, 0.0, visits), kind="stable")
             alive = min(_TRIED, self.best.ascent.n_going_on)
             found += [split_state(best, int(state), self._rng) for state in common[:alive]]
-        climbed = [climb_or_open(start, self.likelihood, passes=30, stage="comparing") for start in found]
+        climbed = [
+            climb_or_open(start, self.likelihood, passes=30, target=target, stage="comparing")
+            for start in found
+        ]
         return max(
             (judged(ascent, self.likelihood) for ascent in climbed),
             key=lambda candidate: (without_unvisited(candidate.ascent) is None, candidate.score),
