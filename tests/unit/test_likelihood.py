@@ -320,6 +320,16 @@ def test_a_runner_up_with_a_state_more_is_no_worse_than_its_short_climb() -> Non
     assert evidence.gap < 15
 
 
+def test_a_rival_with_a_state_that_is_never_visited_has_no_score() -> None:
+    """Splitting a state of this room leads back to the room with one cell that nobody enters: as a model of 15 states
+    it was said to be 4 nats behind, where one that visits all of them is 30 behind."""
+    room = domains.room(["rgbw", "b##r", "wgrb", "rbgw"])
+    evidence = unlatch.learn_pomdp(simulate(room, 3_000, rng=0), rng=0).evidence
+    assert evidence is not None
+    assert evidence.states == 14
+    assert evidence.scores.get(15, -np.inf) < -20
+
+
 # --- zeros that are opened again ------------------------------------------------------------------------
 
 

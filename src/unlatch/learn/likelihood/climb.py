@@ -173,7 +173,7 @@ class _Search:
     def run(self, gain_tolerance: float, gradient_tolerance: float) -> None:
         from scipy.optimize import minimize
 
-        self._negative(self._roots.start)
+        at_start = self._negative(self._roots.start)
         options: dict[str, Any] = {
             "maxcor": _MEMORY,
             "maxfun": self._most,
@@ -181,14 +181,17 @@ class _Search:
             "ftol": gain_tolerance / max(abs(self._best.log_likelihood), 1.0),
             "gtol": gradient_tolerance,
         }
-        with suppress(_NoHope):
-            found = minimize(self._hopeful, self._roots.start, jac=True, method="L-BFGS-B", options=options)
-            self._converged = bool(found.status == 0)
 
-    def _hopeful(self, coordinates: Floats) -> tuple[float, Floats]:
-        if self._target is not None and not self._can_reach(self._target):
-            raise _NoHope
-        return self._negative(coordinates)
+        def hopeful(coordinates: Floats) -> tuple[float, Floats]:
+            if self._target is not None and not self._can_reach(self._target):
+                raise _NoHope
+            if np.array_equal(coordinates, self._roots.start):  # where the minimizer begins
+                return at_start
+            return self._negative(coordinates)
+
+        with suppress(_NoHope):
+            found = minimize(hopeful, self._roots.start, jac=True, method="L-BFGS-B", options=options)
+            self._converged = bool(found.status == 0)
 
     def _can_reach(self, target: float) -> bool:
         if len(self._heights) <= _LOOK_BACK:

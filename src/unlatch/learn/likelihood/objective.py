@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -24,6 +25,9 @@ from unlatch.learn.likelihood.scores import Coordinates, score_products
 
 __all__ = ["Hypothesis", "Likelihood"]
 
+_REMEMBERED = 4
+"""Models whose counts are kept: a climb begins where another ended, or where it was asked whether one is possible."""
+
 
 @dataclass(frozen=True, eq=False)
 class Likelihood:
@@ -34,6 +38,9 @@ class Likelihood:
 
     log: EncodedLog
     emission: Emission
+    _recent: deque[tuple[Parameters, ExpectedCounts]] = field(
+        default_factory=lambda: deque(maxlen=_REMEMBERED), init=False, repr=False
+    )
 
     @classmethod
     def of(
@@ -53,7 +60,7 @@ class Likelihood:
         return self
 
     def counts(self, parameters: Parameters) -> ExpectedCounts:
-        """Expected counts and log-likelihood, in one pass forth and back.
+        """Expected counts and log-likelihood, in one pass forth and back; none for a model that was just asked for.
 
         Raises
         ------
@@ -64,7 +71,12 @@ class Likelihood:
         Stopped
             At the end of the active budget.
         """
-        return expected_counts(parameters, self.log, emission=self.emission)
+        for known, counts in self._recent:
+            if known is parameters:
+                return counts
+        counts = expected_counts(parameters, self.log, emission=self.emission)
+        self._recent.append((parameters, counts))
+        return counts
 
     def log_likelihood(self, parameters: Parameters) -> float:
         """That of the counts, for which a pass ahead may be enough."""

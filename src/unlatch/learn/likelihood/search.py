@@ -8,7 +8,7 @@ which states it should pay to merge.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -68,6 +68,9 @@ _MOST_PER_STATE = 40_000
 """Steps that a search ends with, and for every state as many where states are so many that each would be seen too
 rarely."""
 
+_TELLS_MORE = 1.5
+"""Times as many steps for which, with a state or two more, all is looked at anew; not for a tenth more."""
+
 _STEPS_PER_PROBE = 2_000
 """Steps for every state from which it is told which of several starts to climb on from."""
 
@@ -100,7 +103,7 @@ few percent each, and one that is right after all does not wait for a leader tha
 _CLEARLY = 20.0
 """Nats that a longer climb and the zeros of a model do not make up for."""
 _BY_CHANCE = 0.02
-"""Share by which the evidence of two parts of a log may differ, in proportion to their steps: .7 % was seen."""
+"""Share of its evidence by which rows by action may be ahead of shared ones that are right, with few states."""
 _MOST = 0.5
 """Share of the transitions that a model must use for it to be worth asking whether all are."""
 _LEAST_PRICE = 1.0
@@ -331,6 +334,9 @@ class _Search:
         self._failures = 0
         self.done = self.given_up = self._asked = False
         self.work = 0.0
+        self._elsewhere: tuple[Candidate, int, float] | None = (
+            None  # a model, other steps, its evidence there
+        )
         self.history: list[tuple[int, float, int]] = []  # states, evidence and steps, after every round
 
     @property
@@ -357,10 +363,10 @@ class _Search:
 
     def is_behind(self, leader: _Search) -> bool:
         """Whether the leader had more evidence with no more states: one that leads by its states may yet be caught up
-        with. Beside rows by action, which gain something with few states wherever they are, it must be clearly more.
-        """
+        with. Beside rows by action, which gain something with few states wherever they are, it must be clearly more,
+        unless the last round here did not pay."""
         mine, least = self._seen.best.ascent.n_going_on, self._seen.best.score
-        if self._shared and not leader._shared:
+        if self._shared and not leader._shared and not self._failures:
             least += _BY_CHANCE * abs(least)
         return self is not leader and any(
             n <= mine and others * self.steps / on > least for n, others, on in leader.history
@@ -378,15 +384,32 @@ class _Search:
     def lacks_no_states_beside(self, leader: _Search) -> bool:
         """Whether this search has had a turn, and the leader, which is done, had clearly more evidence with fewer
         states, or with as many if the last round here did not pay or the leader's models are special cases of those
-        here. States in which nothing more happens are not counted. What the leader had on other steps is taken in
-        proportion, and must be ahead by more than parts of a log differ by chance."""
+        here. States in which nothing more happens are not counted."""
+        if not (self.history and leader.done):
+            return False
         mine = self._seen.best.ascent.n_going_on + (self._includes(leader) or self._failures > 0)
-        score = self._seen.best.score
-        return bool(self.history and leader.done) and any(
-            n < mine
-            and others * self.steps / on > score + _CLEARLY + _BY_CHANCE * abs(score) * (on != self.steps)
-            for n, others, on in leader.history
+        return any(
+            n < mine and others > self._seen.best.score + _CLEARLY for n, others in self._beside(leader)
         )
+
+    def _beside(self, leader: _Search) -> Iterator[tuple[int, float]]:
+        """States and evidence of what the leader had on the steps that are looked at here, at last of its best model,
+        taken as it is."""
+        for states, evidence, steps in leader.history:
+            if steps == self.steps:
+                yield states, evidence
+        best = leader._seen.best
+        if leader.steps != self.steps:
+            yield best.ascent.n_going_on, leader.evidence_on(self.steps)
+
+    def evidence_on(self, steps: int) -> float:
+        """For the best model on other steps, as it is."""
+        best = self._seen.best
+        if self._elsewhere is None or self._elsewhere[:2] != (best, steps):
+            likelihood = self.hypothesis.likelihood(steps)
+            there = judged(evaluated(possible(best.parameters, likelihood), likelihood), likelihood)
+            self._elsewhere = best, steps, there.score
+        return self._elsewhere[2]
 
     # --- rounds -------------------------------------------------------------------------------------
 
@@ -426,15 +449,9 @@ class _Search:
         wanted = self._wanted_sample()
         if wanted > self.steps:
             self.move_to(wanted)
-        success = self._round()
+        self._failures = 0 if self._round() else self._failures + 1
         self._note()
-        if success:
-            self._failures = 0
-            return
-        self._failures += 1
-        if self.steps < self._largest_sample():  # before giving up, look at more of the log
-            self.move_to(self._largest_sample())
-        else:
+        if self._failures and self.steps >= self._largest_sample():
             self.done = self._explains_all() or not (self._without_zeros() or self._second_opinion())
 
     def _note(self) -> None:
@@ -559,12 +576,18 @@ class _Search:
     # --- samples --------------------------------------------------------------------------------------
 
     def _wanted_sample(self) -> int:
+        """Steps for the next round: as many as there may be if the last one did not pay, before the search gives up.
+        Not at once: by then another may be done, and nothing be left to look for."""
+        if self._failures:
+            return self._largest_sample()
         return min(max(self.steps, _STEPS_PER_STATE * self._seen.best.n_states), self._largest_sample())
 
     def _largest_sample(self) -> int:
         whole = len(self.hypothesis.log)
         most = max(_LARGEST_SAMPLE, _MOST_PER_STATE * self._seen.best.n_states)
-        return whole if self._thorough else min(most, whole)
+        if self._thorough or most >= whole:
+            return whole
+        return self.steps if self.steps < most < _TELLS_MORE * self.steps else most
 
     def move_to(self, steps: int) -> None:
         """Continue on a larger part of the log, from the best model, one with more states that should be better there,

@@ -290,31 +290,44 @@ class _Rivals:
     def __init__(self, first: _Contender, rng: np.random.Generator) -> None:
         self._search, self._rng = first.search, rng
         self.likelihood = first.search.likelihood if first.final is None else first.sample
-        self.finished = {first.chosen.n_states: first.final or first.chosen}
         self.best = first.final or first.chosen
+        self.finished = {self.best.n_states: self.best}
+        self._tried = set(self.finished)
 
     def compare(self) -> None:
         """Finish the nearest rivals; one that turns out better takes the place of the best, and has rivals itself.
 
         Evidence is hardly ever larger than the likelihood: a rival whose likelihood is below the evidence for another
-        rival is not finished, and keeps the score of its short climb.
+        rival, or cannot reach it, is not climbed on nor finished, and keeps the score of its short climb.
         """
-        while missing := [n for n in self._nearest() if n not in self.finished]:
-            climbed = [self._climbed(states) for states in missing]
+        while missing := [n for n in self._nearest() if n not in self._tried]:
+            self._tried |= set(missing)
+            climbed: list[Candidate] = []
+            for states in sorted(missing, reverse=True):
+                climbed.append(self._climbed(states, max((other.score for other in climbed), default=None)))
             for rival in sorted(climbed, key=lambda rival: -rival.score):
                 others = [found.score for n, found in self.finished.items() if n != self.best.n_states]
-                hopeless = rival.log_likelihood < max(others, default=-np.inf)
-                found = [rival] if hopeless else [rival, _finished(rival.parameters, self.likelihood)]
-                self._add(max(found, key=lambda candidate: candidate.score))
+                if self._add(rival) and rival.log_likelihood >= max(others, default=-np.inf):
+                    self._add(_finished(rival.parameters, self.likelihood))
 
-    def _add(self, rival: Candidate) -> None:
-        """With a state that is never visited a rival is a model with fewer: if it is better, it is so as that."""
+    def _add(self, rival: Candidate) -> bool:
+        """Keep a rival, if it is the best of its number of states."""
+        rival = self._as_visited(rival)
+        known = self.finished.get(rival.n_states)
+        if known is not None and rival.score <= known.score:
+            return False
         self.finished[rival.n_states] = rival
-        visited = without_unvisited(rival.ascent) if rival.score > self.best.score else None
-        if visited is not None:
-            rival = judged(evaluated(possible(visited, self.likelihood), self.likelihood), self.likelihood)
-        if rival.score > self.best.score:
-            self.finished[rival.n_states] = self.best = rival
+        self._tried.add(rival.n_states)
+        self.best = max(self.best, rival, key=lambda candidate: candidate.score)
+        return True
+
+    def _as_visited(self, rival: Candidate) -> Candidate:
+        """The rival without states that are never visited: with them it is no model of more states, and says nothing
+        about their number."""
+        visited = without_unvisited(rival.ascent)
+        if visited is None:
+            return rival
+        return judged(evaluated(possible(visited, self.likelihood), self.likelihood), self.likelihood)
 
     def _nearest(self) -> list[int]:
         """A state fewer, and the next number above that the search has seen."""
@@ -322,7 +335,7 @@ class _Rivals:
         fewer = [states - 1] if int((~self.best.parameters.terminal).sum()) > 1 else []
         return fewer + [min(more) for more in [[n for n in self._search.models if n > states]] if more]
 
-    def _climbed(self, states: int) -> Candidate:
+    def _climbed(self, states: int, target: float | None) -> Candidate:
         """The best model with so many states after a short climb: from that of the search or, for a state fewer or
         more, from the best model with two of its states merged, with one split. What the search has left behind with
         more states than the best was climbed from other models."""
@@ -334,21 +347,26 @@ class _Rivals:
             common = np.argsort(-np.where(best.terminal, 0.0, visits), kind="stable")
             alive = min(_TRIED, self.best.ascent.n_going_on)
             found += [split_state(best, int(state), self._rng) for state in common[:alive]]
-        climbed = [climb_or_open(start, self.likelihood, passes=30, stage="comparing") for start in found]
+        climbed = [
+            climb_or_open(start, self.likelihood, passes=30, target=target, stage="comparing")
+            for start in found
+        ]
         return max(
-            (judged(ascent, self.likelihood) for ascent in climbed), key=lambda candidate: candidate.score
+            (judged(ascent, self.likelihood) for ascent in climbed),
+            key=lambda candidate: (without_unvisited(candidate.ascent) is None, candidate.score),
         )
 
     def move_to(self, likelihood: Likelihood) -> None:
         """Climb the best and its strongest rival on more of the log, with the zeros that they have."""
         self.likelihood = likelihood
-        ranked = sorted(self.finished.values(), key=lambda found: -found.score)[:2]
-        self.finished = {}
-        for number, candidate in enumerate(ranked):
-            climbed = judged(maximize(candidate.parameters, likelihood), likelihood)
-            if number == 0:
-                self.best = climbed
-            self._add(climbed)
+        first, *others = sorted(self.finished.values(), key=lambda found: -found.score)[:2]
+        self.best = self._as_visited(self._climbed_there(first))
+        self.finished = {self.best.n_states: self.best}
+        for other in others:
+            self._add(self._climbed_there(other))
+
+    def _climbed_there(self, candidate: Candidate) -> Candidate:
+        return judged(maximize(candidate.parameters, self.likelihood), self.likelihood)
 
 
 def _evidence(rivals: _Rivals, contenders: list[_Contender], *, fixed: bool) -> Evidence:

@@ -124,9 +124,9 @@ def _simplified(current: Candidate, likelihood: Likelihood, passes: int) -> Iter
             candidates = [entry for entry in propose(current, likelihood) if entry not in refused]
             dropped: set[Entry] = set()
             least = highest - NO_DIFFERENCE
-            for current, group in _without(current, candidates, likelihood, passes, least):  # noqa: B020 - the next from the last
+            for current, group, least in _without(current, candidates, likelihood, passes, least):  # noqa: B020 - the next from the last
                 dropped |= set(group)
-                highest = max(highest, current.score)
+                highest = least + NO_DIFFERENCE
                 yield current
             if not dropped:
                 break
@@ -135,12 +135,13 @@ def _simplified(current: Candidate, likelihood: Likelihood, passes: int) -> Iter
 
 def _without(
     current: Candidate, candidates: list[Entry], likelihood: Likelihood, passes: int, least: float
-) -> Iterator[tuple[Candidate, list[Entry]]]:
+) -> Iterator[tuple[Candidate, list[Entry], float]]:
     """Set candidates to zero where that leaves at least so much evidence; gives the model after every group of entries,
-    and the group.
+    the group, and how much evidence further ones must leave.
 
     All are tried at once. A group that does not pay is tried again in two halves, and these again, so that a few
-    entries that are needed after all do not keep the others.
+    entries that are needed after all do not keep the others. Where a model without them is likelier, they are not
+    needed: then what was judged before was not at its maximum, and had more evidence than it has there.
     """
     most = len(candidates) if current.n_states <= DENSE_STATES else _HALVINGS
     groups = [(candidates, most)] if candidates else []
@@ -149,7 +150,10 @@ def _without(
         simpler = _climbed_without(current, group, likelihood, passes, least)
         if simpler is not None and simpler.score > least:
             current, least = simpler, max(least, simpler.score - NO_DIFFERENCE)
-            yield current, group
+            yield current, group, least
+        elif simpler is not None and simpler.log_likelihood >= current.log_likelihood:
+            current, least = simpler, simpler.score - NO_DIFFERENCE
+            yield current, group, least
         elif len(group) > 1 and halvings > 0:
             middle = len(group) // 2
             groups += [(group[middle:], halvings - 1), (group[:middle], halvings - 1)]
