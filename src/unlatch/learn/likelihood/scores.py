@@ -32,8 +32,8 @@ _REACH = 1_000
 """Steps before a block that it may still say something about. Most chains forget within tens of steps and the way back
 ends there; one that does not costs as many passes over the log as blocks fit into this, and is cut."""
 
-_BATCH_NUMBERS = 1 << 21
-"""Numbers in the scores of one batch, and in its beliefs: sixteen megabytes each."""
+_BATCH_NUMBERS = 1 << 19
+"""Numbers in the scores of one batch, and in its beliefs: four megabytes each."""
 
 _SPARSE = 0.1
 """Share of nonzero scores below which a sparse product is quicker than a dense one."""
