@@ -159,3 +159,9 @@ def test_what_words_lose_steps_find() -> None:
     nothing[:, :, 0] = 0
     with pytest.raises(BeliefCollapseError, match="step"):
         expected_counts(parameters.with_blocks((parameters.initial, parameters.transitions, nothing)), log)
+
+
+def test_words_are_for_messages_that_fit_the_registers() -> None:
+    """Of thirteen states, which are padded to sixteen, a step took fifteen times as long as of twelve."""
+    assert words.may_be_worth_it(1 << 20, 12, 6)
+    assert not words.may_be_worth_it(1 << 20, 13, 6)

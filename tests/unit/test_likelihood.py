@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ from unlatch.learn.likelihood.forward_backward import expected_counts
 from unlatch.learn.likelihood.marginal import free_parameters, judged
 from unlatch.learn.likelihood.objective import Hypothesis, Likelihood
 from unlatch.learn.likelihood.parameters import (
+    ExpectedCounts,
     Parameters,
     encoded_log,
     maximization,
@@ -34,6 +36,7 @@ from unlatch.learn.likelihood.split_merge import doubled_states, merge_gains, me
 from unlatch.learn.likelihood.starts import (
     DENSE_STATES,
     opened,
+    random_parameters,
     reopened,
     seen_states,
     single_state,
@@ -274,6 +277,22 @@ def test_more_states_predict_where_the_log_has_them() -> None:
     }
     assert predictive_states(found, 1, hypothesis, likelihood) == 2
     assert predictive_states(found, 2, hypothesis, likelihood) == 2
+
+
+def test_no_pass_is_made_twice_over_the_same_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither by the minimizer over its start, nor by a climb over where another one ended."""
+    likelihood = Likelihood.of(simulate(domains.tiger(), 2_000, rng=0).with_reward_symbols(), "departure")
+    start = random_parameters(likelihood.log, 3, np.random.default_rng(0))
+    passed: list[bytes] = []
+
+    def noted(parameters: Parameters, *args: Any, **options: Any) -> ExpectedCounts:
+        passed.append(b"".join(rows.tobytes() for rows in parameters))
+        return expected_counts(parameters, *args, **options)
+
+    monkeypatch.setattr("unlatch.learn.likelihood.objective.expected_counts", noted)
+    first = climb(start, likelihood, passes=20)
+    climb(first.parameters, likelihood, passes=20)
+    assert len(passed) == len(set(passed)) > 20
 
 
 def test_the_runner_up_was_climbed_and_given_its_zeros() -> None:
