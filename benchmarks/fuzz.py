@@ -218,6 +218,7 @@ class _Worker:
 
     def give(self, numbers: tuple[int, int] | None) -> None:
         self.numbers = numbers
+        self._since = time.monotonic()  # what it took to begin is not the fault of a file
         self.connection.send(numbers)
 
     def hangs(self) -> bool:

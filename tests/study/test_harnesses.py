@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,32 @@ def test_some_mutated_files_are_read_or_refused(tmp_path: Path, kind: str) -> No
     assert f"{kind}: read" in said
     assert "150 files" in said
     assert "0 faults" in said
+
+
+def test_files_follow_those_of_an_earlier_run(tmp_path: Path) -> None:
+    said = finished(tmp_path, "fuzz.py", "--formats", "alpha", "--start", "700", "--files", "60")
+    assert "60 files" in said
+    assert int(said.split("slowest: ")[1].split(".")[0]) in range(700, 760)
+
+
+def test_a_process_that_was_slow_to_begin_does_not_hang_with_its_first_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import fuzz
+
+    class Unheard:
+        def send(self, numbers: object) -> None:
+            return
+
+    worker = object.__new__(fuzz._Worker)
+    worker.connection, worker.at, worker.numbers = Unheard(), [-1], None
+    worker._seen, worker._since = -1, time.monotonic() - 2 * fuzz.HANGS
+    assert not worker.hangs()
+    worker.give((0, 10))
+    assert not worker.hangs()
+    worker._since -= 2 * fuzz.HANGS
+    assert worker.hangs()
 
 
 def test_flipped_bits_are_noticed_or_harmless(tmp_path: Path) -> None:

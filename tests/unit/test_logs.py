@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from unlatch import Trajectory, domains, read_log, simulate, write_log
 from unlatch.core.progress import listening
 from unlatch.errors import DataError, ResourceLimitError, StorageError, UnlatchError, UsageError
-from unlatch.files.logs import columns, delimited, text
+from unlatch.files.logs import chunks, columns, delimited, text
 
 PANDAS_MISSING = [
     "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A",
@@ -576,6 +576,43 @@ def test_episodes_across_calls_and_blocks(read: Any, monkeypatch: pytest.MonkeyP
     assert read(content) == expected
     back = content + "a,o,1,e3\n"
     assert "line 502" in refusal(read, back)
+
+
+@pytest.mark.parametrize("block", [40, 127, 128, 129, 160, 161, 300, 1000])
+def test_lines_that_came_before_across_blocks(read: Any, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    """Short lines and long ones, most of them known, some new late, one of them without a line end."""
+    rng = np.random.default_rng(4)
+    steps = [(f"a{rng.integers(3)}", f"o{rng.integers(5)}" * int(rng.integers(1, 7))) for _ in range(900)]
+    steps[700] = ("new", "never-before")
+    content = "action,observation\n" + "".join(f"{a},{o}\n" for a, o in steps)
+    monkeypatch.setattr(text, "BLOCK_BYTES", block)
+    monkeypatch.setattr(columns, "MAX_ROW_BYTES", 40)  # else the first block takes it all
+    log = read(content + "a1,o")
+    assert pairs(log) == steps
+    assert log.diagnostics["truncated_tail"].details == {"steps": 1, "line": 902}
+    assert "line 902: 3 fields" in refusal(read, content + "a,b,c\n" + "a1,o1\n" * 50)
+
+
+@pytest.mark.parametrize("filling", ["x" * 5_000, "é" * 2_047, "x" * 4_070, "a\nb" * 1_500])
+def test_a_header_of_any_length(read: Any, filling: str) -> None:
+    """Longer than what is looked at first, cut by that inside of a character, a line end or quotes."""
+    for end in ("\n", "\r\n", "\r"):
+        log = read(f'action,"{filling}",observation{end}left,1,dark{end}right,2,light{end}')
+        assert pairs(log) == [("left", "dark"), ("right", "light")]
+    message = refusal(read, f'action,"{filling},observation\nleft,1,dark\n')
+    assert "line 1" in message
+
+
+def test_a_log_is_read_where_the_system_lends_little(read: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Room for more than is needed may be refused; then there is less of it."""
+    monkeypatch.setattr(delimited, "ROWS_PER_CALL", 50)
+    monkeypatch.setattr(chunks, "_ROOM", 1 << 45)
+    content = "action,observation,reward\n" + "".join(f"a{i % 3},o{i % 4},{i}\n" for i in range(1_000))
+    log = read(content)
+    assert pairs(log) == [(f"a{i % 3}", f"o{i % 4}") for i in range(1_000)]
+    assert log.rewards.tolist() == list(range(1_000))
+    assert log.actions.base is None
+    assert log.rewards.base is None
 
 
 def test_gaps_across_calls(read: Any, monkeypatch: pytest.MonkeyPatch) -> None:
