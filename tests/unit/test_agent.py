@@ -189,6 +189,40 @@ def test_a_plan_is_tried_as_often_as_that_tells_something(at_a_lock):
     assert found.share == pytest.approx(found.gain / (found.gain + of_the_plan + 1 / 200))
 
 
+def combination(code: str, actions: int) -> unlatch.POMDP:
+    """A lock that opens after the right actions and is blocked after the first wrong one; nothing shows how far one
+    is."""
+    opened, blocked = len(code), len(code) + 1
+    moves = np.zeros((actions, blocked + 1, blocked + 1))
+    moves[:, :opened, blocked] = 1.0
+    for place, right in enumerate(map(int, code)):
+        moves[right, place] = np.eye(blocked + 1)[place + 1]
+    moves[:, [opened, blocked], [opened, blocked]] = 1.0
+    shows = np.eye(3)[[0] * opened + [1, 2]]
+    return unlatch.POMDP(
+        transitions=moves,
+        observations=[shows] * actions,
+        initial=np.eye(blocked + 1)[0],
+        emission="arrival",
+        observation_names=["click", "open", "blocked"],
+        symbol_rewards=[0.0, 1.0, 0.0],
+        terminal=[opened, blocked],
+    )
+
+
+@pytest.mark.parametrize("goal", [None, Reward.on_observations({"open": 2.0})])
+def test_what_was_paid_is_done_again(goal):
+    """By a model of three states a lock is all chance; it comes open all the same once it came open once."""
+    lock = combination("0120", 3)
+    agent = Agent(lock, goal=goal, seed=0, first=400, emission="arrival", max_states=3)
+    agent.run(400)
+    by_chance = agent.log.rewards.sum() / agent.log.n_episodes
+    assert 0 < by_chance < 0.05
+    agent.run(200)
+    after = agent.log.episode_starts >= 400
+    assert agent.log.rewards[400:].sum() / after.sum() > 3 * by_chance
+
+
 def test_on_the_command_line(tmp_path, capsys):
     options = ["-o", str(tmp_path / "a"), "--first", "60", "--emission", "departure", "--max-states", "1"]
     assert run(["agent", "tiger", "--steps", "60", "--seed", "1", *options]) == 0
