@@ -50,10 +50,9 @@ def weigh(
         return Evidence(states, relative, None, np.inf, steps, None, complete, fixed)
     runner_up = max(rivals, key=lambda count: rivals[count])
     gap = max(-rivals[runner_up], 0.0)
-    more: int | None = 0
-    if gap < SETTLED:
-        known = isinstance(compared, Mapping) and runner_up < states
-        more = _more_steps(compared[states], compared[runner_up], steps) if known else None
+    more = 0 if gap >= SETTLED else None
+    if more is None and runner_up < states and isinstance(compared, Mapping) and compared:
+        more = _more_steps(compared[states], compared[runner_up], steps)
     return Evidence(states, relative, runner_up, gap, steps, more, complete, fixed)
 
 
