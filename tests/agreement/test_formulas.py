@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 import unlatch
-from unlatch import POMDP, Trajectory
+from unlatch import POMDP, Trajectory, domains, simulate
 from unlatch.compare.bounds import cramer_rao_bound
-from unlatch.learn.likelihood.climb import Ascent
+from unlatch.learn.likelihood.climb import Ascent, climb
 from unlatch.learn.likelihood.evidence import weigh
-from unlatch.learn.likelihood.marginal import Candidate, complete_evidence
-from unlatch.learn.likelihood.parameters import ExpectedCounts, Parameters
-from unlatch.learn.likelihood.split_merge import merge_gains, merged_counts
+from unlatch.learn.likelihood.marginal import Candidate, complete_evidence, judged
+from unlatch.learn.likelihood.objective import Likelihood
+from unlatch.learn.likelihood.parameters import ExpectedCounts, Parameters, parameters_of
+from unlatch.learn.likelihood.split_merge import merge_gains, merged_counts, merged_states
 from unlatch.learn.significance import jackknife_variance
 
 
@@ -164,8 +165,25 @@ def test_the_bound_of_a_chain_that_is_seen_is_that_of_its_rows():
     assert bound.transition_l1 == pytest.approx(deviations.sum(axis=1).mean(), rel=0.02)
 
 
-def test_steps_to_settle_grow_with_the_gap_that_is_missing():
-    fewer = weigh(3, {2: -2.0, 3: 0.0}, 1000, True)
-    assert (fewer.gap, fewer.runner_up, fewer.steps_to_settle) == (2.0, 2, 1500)  # 1000 (5/2 - 1)
+def test_steps_to_settle_are_those_after_which_the_lead_is_clear_of_its_noise():
+    truth = domains.tiger()
+    likelihood = Likelihood.of(simulate(truth, 200, rng=5), truth.emission, truth)
+    two = judged(climb(parameters_of(truth), likelihood), likelihood)
+    one = judged(climb(merged_states(two.parameters, [(0, 1)], np.ones(2)), likelihood), likelihood)
+    gap = two.score - one.score
+    found = weigh(2, {1: -gap, 2: 0.0}, 200, True, compared={1: one, 2: two})
+    assert found.gap == gap < 5
+    assert found.steps_to_settle is not None
+
+    def lead(steps):
+        r, numbers = 1 + steps / 200, two.free - one.free
+        likelier = two.log_likelihood - one.log_likelihood - numbers
+        noise = np.sqrt(2 * likelier * r * (r - 1))
+        return gap + (r - 1) * likelier - numbers * np.log(r) / 2 - noise
+
+    assert lead(found.steps_to_settle) >= 5 > lead(found.steps_to_settle * 0.9)
+    assert weigh(2, {1: -gap, 2: 0.0}, 200, True).steps_to_settle is None  # of scores alone
+    backwards = weigh(2, {1: -gap, 2: 0.0}, 200, True, compared={1: two, 2: one})
+    assert backwards.steps_to_settle is None  # no likelier than the one with fewer
     assert weigh(3, {3: 0.0, 4: -2.0}, 1000, True).steps_to_settle is None
     assert weigh(3, {2: -9.0, 3: 0.0}, 1000, True).steps_to_settle == 0

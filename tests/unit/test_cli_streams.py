@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -83,6 +85,19 @@ def test_going_on(nights, tmp_path, capsys):
     assert run(refused) == 2
     assert "--old-log" in capsys.readouterr().err
     assert run([*refused, "--old-log", str(nights / "2.csv")]) == 0
+
+
+def test_what_standard_input_gave_is_not_taken_for_known_later(nights, tmp_path, monkeypatch, capsys):
+    model, more = tmp_path / "model.json", tmp_path / "more.json"
+    learn = ["learn", "--seed", "0"]
+    assert run([*learn, str(nights / "0.csv"), "-o", str(model), "--max-states", "3"]) == 0
+    with (nights / "1.csv").open("rb") as piped:
+        monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=piped))
+        assert run([*learn, "-", "--continue", str(model), "-o", str(more)]) == 0
+    assert load_model(more).provenance["log"]["steps"] == 8_000
+    capsys.readouterr()
+    assert run([*learn, str(nights / "2.csv"), "--continue", str(more), "-o", str(tmp_path / "x.json")]) == 2
+    assert "does not say which log it was learned from" in capsys.readouterr().err
 
 
 def test_files_that_are_no_counts(nights, tmp_path, capsys):

@@ -218,8 +218,9 @@ def test_evidence_in_words_and_numbers() -> None:
     assert (sure.runner_up, sure.gap, sure.steps_to_settle) == (4, 30.0, 0)
     assert "runner-up 4, 30.0 nats behind on 1000 steps" in str(sure)
     unsure = weigh(3, {2: -1.0, 3: 0.0}, 1000, True)
-    assert unsure.steps_to_settle == 4000
-    assert "4000 more steps" in str(unsure)
+    assert unsure.steps_to_settle is None
+    assert "more steps" not in str(unsure)
+    assert "about 4000 more steps would settle it" in str(replace(unsure, steps_to_settle=4000))
     assert weigh(1, {1: 0.0}, 10, False).runner_up is None
     assert weigh(2, {2: 0.0, 3: -1.0}, 10, True).steps_to_settle is None
 

@@ -151,7 +151,9 @@ def learn(
         if chosen["model"] is not None:
             old = chosen["old_log"] or _recorded_files(chosen["model"])
             result = _gone_on(ctx, logs, old, chosen["model"], seed, options)
-            files = [*old, *files]
+            files = (
+                [*old, *files] if len(files) == len(logs) else []
+            )  # standard input cannot be read once more
         elif len(files) == len(logs) and _are_many(files, chosen):
             result = _from_files(ctx, logs, chosen, seed, options)
         else:

@@ -244,6 +244,7 @@ def run_episodes(
         8 * episodes * (truth.n_states + 4), f"the scores of {episodes} episodes", "run fewer episodes"
     )
     generator, seed = resolve_rng(rng)
+    report("acting", 0, episodes)  # of a large system the tables take a while
     stage = Stage.build(truth, planner, reward, untried)
     if isinstance(planner, POUCT) and _fits_kernel(planner, stage, steps, on_collapse):
         scores = _in_kernel(stage, planner, episodes, steps, generator)

@@ -8,7 +8,7 @@ import numpy as np
 
 from unlatch.core.evidence import Evidence
 from unlatch.errors import NumericalError
-from unlatch.learn.likelihood.marginal import Candidate
+from unlatch.learn.likelihood.marginal import Candidate, expected_lead
 from unlatch.learn.likelihood.objective import Hypothesis, Likelihood
 from unlatch.learn.likelihood.starts import reopened
 from unlatch.learn.likelihood.zeros import maximize, simplest, with_established_zeros
@@ -17,6 +17,13 @@ __all__ = ["SETTLED", "predictive_states", "weigh"]
 
 SETTLED = 5.0
 """Nats of evidence (odds of about 150 to 1) at which a count is called settled."""
+
+_NOISE = 1.0
+"""Nats that each further number of a model has gained by fitting noise: half a nat at the maximum that it is climbed
+to, as much again since it was chosen among others."""
+
+_FORESEEN = 30.0
+"""How many times as many steps are spoken of: what a log says about a log that is longer still is mostly its noise."""
 
 _LEARNED_FROM = 0.75
 """Share of the log that models are learned from, to see which predicts the rest better."""
@@ -28,13 +35,14 @@ def weigh(
     steps: int,
     complete: bool,
     *,
-    compared: Iterable[int] = (),
+    compared: Mapping[int, Candidate] | Iterable[int] = (),
     fixed: bool = False,
 ) -> Evidence:
     """Evidence from scores of models relative to the chosen one.
 
     The runner-up is the best of those ``compared`` on the same ``steps`` as the chosen one, to which all scores belong
-    if none is named. Unless the caller fixed it, the chosen count is the one with the best score.
+    if none is named. Where their models are given, too, they tell how many more steps would settle it. Unless the
+    caller fixed it, the chosen count is the one with the best score.
     """
     relative = dict(sorted(scores.items()))
     rivals = {n: relative[n] for n in (set(compared) or set(relative)) if n != states}
@@ -42,7 +50,9 @@ def weigh(
         return Evidence(states, relative, None, np.inf, steps, None, complete, fixed)
     runner_up = max(rivals, key=lambda count: rivals[count])
     gap = max(-rivals[runner_up], 0.0)
-    more = _more_steps(gap, steps, runner_up < states)
+    more = 0 if gap >= SETTLED else None
+    if more is None and runner_up < states and isinstance(compared, Mapping) and compared:
+        more = _more_steps(compared[states], compared[runner_up], steps)
     return Evidence(states, relative, runner_up, gap, steps, more, complete, fixed)
 
 
@@ -75,11 +85,18 @@ def _predicted(candidate: Candidate, part: Likelihood, whole: Likelihood) -> flo
         return -np.inf
 
 
-def _more_steps(gap: float, steps: int, too_few: bool) -> int | None:
-    """A model with too few states falls behind in proportion to the steps; one with too many, only by the
-    logarithm of their number, which cannot be extrapolated."""
-    if gap >= SETTLED:
-        return 0
-    if not too_few or gap <= 0:
-        return None
-    return int(np.ceil(steps * (SETTLED / gap - 1)))
+def _more_steps(chosen: Candidate, fewer: Candidate, steps: int) -> int | None:
+    """Steps after which the chosen model should lead by `SETTLED` nats, less a standard deviation of that lead; None if
+    what it is likelier by is no more than noise, or if more than `_FORESEEN` times as many would be needed.
+
+    A model with too few states falls behind in proportion to the steps. One with too many does so only by the
+    logarithm of their number, which cannot be extrapolated.
+    """
+    ratios = np.geomspace(1.0, _FORESEEN, 200)[1:]
+    likelier = chosen.log_likelihood - fewer.log_likelihood - _NOISE * (chosen.free - fewer.free)
+    # Of two models that are near each other the one is likelier by some nats, and the variance of these is twice as
+    # many: that of what was seen, which is extrapolated, and that of what comes.
+    deviations = np.sqrt(2 * max(likelier, 0.0) * ratios * (ratios - 1))
+    leads = np.array([expected_lead(chosen, fewer, float(ratio), _NOISE) for ratio in ratios]) - deviations
+    enough = ratios[leads >= SETTLED]
+    return int(np.ceil(steps * (enough[0] - 1))) if likelier > 0 and len(enough) else None

@@ -371,9 +371,9 @@ class _Rivals:
 
 def _evidence(rivals: _Rivals, contenders: list[_Contender], *, fixed: bool) -> Evidence:
     first = contenders[0]
-    states, steps, compared = rivals.best.n_states, rivals.likelihood.steps, tuple(rivals.finished)
+    states, steps, compared = rivals.best.n_states, rivals.likelihood.steps, rivals.finished
     if fixed:  # then no other number was climbed to the end: what the search saw is compared, on its steps
-        steps, compared = first.search.steps, ()
+        steps, compared = first.search.steps, {}
     known = first.search.models.get(states, first.chosen).score
     scores = {n: found.score - known for n, found in first.search.models.items()}
     scores.update({n: found.score - rivals.best.score for n, found in rivals.finished.items()})
