@@ -234,6 +234,12 @@ def test_the_runner_up_is_one_that_was_compared_to_the_end() -> None:
     asked = weigh(3, {3: 0.0, 4: 7.0}, 1000, True, fixed=True)
     assert (asked.runner_up, asked.gap) == (4, 0.0)
     assert "3 states as asked; 4 score 7.0 nats higher" in str(asked)
+    assert "with more" not in str(asked)
+    fewer = weigh(3, {2: -9.0, 3: 0.0}, 1000, True, fixed=True)
+    assert "3 states as asked; runner-up 2, 9.0 nats behind on 1000 steps; none with more was tried" in str(
+        fewer
+    )
+    assert "with more" not in str(replace(fewer, fixed=False))
     assert weigh(3, scores, 1000, True, compared=(3,)).runner_up is None
 
 

@@ -104,6 +104,8 @@ class Evidence:
             text = f"{states}; {self.runner_up} score {lead:.1f} nats higher on {self.steps} steps"
         else:
             text = f"{states}; runner-up {self.runner_up}, {self.gap:.1f} nats behind on {self.steps} steps"
+        if self.fixed and self.scores and max(self.scores) <= self.states:
+            text += "; none with more was tried"
         if self.steps_to_settle:
             text += f"; about {self.steps_to_settle} more steps would settle it"
         if self.predictive_states not in (None, self.states):
