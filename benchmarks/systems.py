@@ -64,6 +64,7 @@ def main() -> None:
     parser.add_argument("groups", nargs="+", help=f"any of {', '.join(GROUPS)}")
     parser.add_argument("--models", type=Path, help="folder of the .POMDP files of classic")
     parser.add_argument("--long", action="store_true", help="the largest files of classic, from long logs")
+    parser.add_argument("--files", help="some files of classic alone, as in tiger.95,query.s2")
     parser.add_argument("--emission", default="auto", choices=["auto", "arrival", "departure"])
     parser.add_argument("--steps", type=int, help="steps of every log instead of the group's own")
     parser.add_argument("--episodes", type=int, default=EPISODES, help="of acting, a planner")
@@ -117,6 +118,7 @@ def _files(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> Un
     if arguments.models is None:
         parser.error("classic needs --models, the folder with the .POMDP files")
     files, steps = (LONG_FILES, LONG_STEPS) if arguments.long else (FILES, FILE_STEPS)
+    files = tuple(arguments.files.split(",")) if arguments.files else files
     readable = [name for name in files if _can_be_read(arguments.models / f"{name}.POMDP")]
     folder = str(arguments.models.resolve())
     return {name.lower(): {"file": name, "folder": folder, "steps": steps} for name in readable}
