@@ -6,8 +6,8 @@ PARTS are files, exports, paper, lake, maze, search, exploration, tours, agent; 
 FOLDER holds classic ``.POMDP`` files (tiger.95, cheese.95, 4x3.95, shuttle.95, network.95, query.s3, hallway); those
 that are missing are left out. ``--sarsop`` is the program ``pomdpsol`` of the C++ SARSOP, which then runs beside, in
 turns, on the same files for as many ``--seconds``; ``exports`` has it solve what we write, in both formats. ``agent``
-takes about an hour (``--systems``, ``--arms``, ``--runs``; ``--kept FILE`` goes on from what was run). Prints a table for every
-part.
+takes about an hour (``--systems``, ``--arms``, ``--runs``; ``--kept FILE`` goes on from what was run). Prints a table
+for every part.
 """
 
 from __future__ import annotations
