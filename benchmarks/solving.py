@@ -6,8 +6,8 @@ PARTS are files, exports, paper, lake, maze, search, exploration, tours, agent; 
 FOLDER holds classic ``.POMDP`` files (tiger.95, cheese.95, 4x3.95, shuttle.95, network.95, query.s3, hallway); those
 that are missing are left out. ``--sarsop`` is the program ``pomdpsol`` of the C++ SARSOP, which then runs beside, in
 turns, on the same files for as many ``--seconds``; ``exports`` has it solve what we write, in both formats. ``agent``
-takes hours (``--systems``, ``--arms``, ``--runs``; ``--kept FILE`` goes on from what was run). Prints a table for every
-part.
+takes about an hour (``--systems``, ``--arms``, ``--runs``; ``--kept FILE`` goes on from what was run). Prints a table
+for every part.
 """
 
 from __future__ import annotations
@@ -553,7 +553,7 @@ CUT, ENOUGH, SCORED, GROWTH = 100, 0.9, 2000, 1.5
 """Steps after which an episode is cut; the share of the optimum that is asked for; the episodes by which a plan is
 judged; the factor from one learning to the next, the agent's own."""
 FIRST_SEED = 400
-"""Nothing was tried out on the seeds from here on."""
+"""No constant was chosen on the seeds from here on."""
 
 
 def agent(systems: list[str], seeds: range, arms: list[str], kept: Path | None) -> None:

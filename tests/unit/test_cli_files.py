@@ -113,6 +113,18 @@ def test_what_cannot_be_converted(capfd, folder, source, target, code):
 
 
 @pytest.mark.compiled
+@pytest.mark.parametrize(("paid", "said"), [("1e308", "e+308 ± "), ("1e-300", "e-299 ± "), ("2", ".000 ± ")])
+def test_returns_of_any_size_are_said_in_a_line(capfd, folder, paid, said):
+    (folder / "t.POMDP").write_text(TIGER[: TIGER.index("R:")] + f"R: listen : * : * : * {paid}\n")
+    code, out, err = call(capfd, "plan", folder / "t.POMDP", "--episodes", 5, "--steps", 10, "--seed", 1)
+    assert code == 0
+    first = next(line for line in out.splitlines() if line.startswith("return over"))
+    assert said in first
+    assert "inf" not in out
+    assert "overflow" not in err
+
+
+@pytest.mark.compiled
 def test_files_are_simulated_and_planned_with_as_domains_are(capfd, folder):
     code, out, _ = call(
         capfd, "simulate", folder / "tiger.POMDP", "--steps", 500, "--seed", 1, "-o", folder / "log.csv"

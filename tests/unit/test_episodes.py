@@ -117,6 +117,19 @@ def test_huge_rewards_stay_finite():
     reward = Reward.on_states({(0, 1, 2): 1e308})
     played = run_episodes(HALLWAY, Stubborn(0), episodes=2, steps=10, reward=reward, rng=0)
     assert np.isfinite(played.rewards).all()
+    assert played.mean == played.rewards[0] == np.finfo(np.float64).max
+    assert played.standard_error == 0
+
+
+def test_statistics_do_not_depend_on_the_size_of_rewards():
+    """Squares of the largest numbers are infinite, and those of the smallest nothing."""
+    by_size = []
+    for size in (1.0, 2.0**1000, 2.0**-1000):
+        pays = Reward.on_observations({("listen", "hear-left|-1"): size})
+        played = run_episodes(TIGER, Stubborn(0), episodes=20, steps=3, reward=pays, rng=0)
+        by_size.append((played.mean / size, played.standard_error / size))
+    assert by_size[0] == by_size[1] == by_size[2]
+    assert by_size[0][1] > 0
 
 
 # --- the same by kernel and by calls ------------------------------------------------------------------------

@@ -136,7 +136,7 @@ def plan(model: str, goals: tuple[str, ...], reward: str | None, world: str | No
         )
     output = screen()
     output.print(
-        f"return over {_duration(options['steps'], played, truth)}: {played.mean:.3f} ± {played.standard_error:.3f} "
+        f"return over {_duration(options['steps'], played, truth)}: {_score(played.mean, played.standard_error)} "
         f"(standard error, {len(played)} episodes, seed {seed})"
     )
     if isinstance(planner, Plan):
@@ -416,6 +416,13 @@ def _print_policy(output: Screen, planner: POUCT | Plan, most: int = 8) -> None:
         rows.append([model.observation_names[o], f"{chances[o]:.3f}", following, _belief(planner.belief)])
     header = ["then observing", "probability", "next action", "belief"]
     output.table(f"first action: {model.action_names[first]}", header, rows)
+
+
+def _score(mean: float, error: float) -> str:
+    """With three places, unless rewards are so large or so small that these would be too many or none."""
+    largest = max(abs(mean), error)
+    places = ".3f" if largest == 0 or 1e-3 <= largest < 1e9 else ".4g"
+    return f"{mean:{places}} ± {error:{places}}"
 
 
 def _duration(steps: int, played: Any, truth: POMDP) -> str:

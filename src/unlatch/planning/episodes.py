@@ -145,13 +145,22 @@ class Episodes:
     @property
     @own_errstate
     def mean(self) -> float:
-        return float(self.rewards.mean())
+        unit = self._unit
+        return float((self.rewards / unit).mean() * unit)
 
     @property
     @own_errstate
     def standard_deviation(self) -> float:
         """Of a single episode; 0 for one episode."""
-        return float(self.rewards.std(ddof=1)) if len(self) > 1 else 0.0
+        unit = self._unit
+        return float((self.rewards / unit).std(ddof=1) * unit) if len(self) > 1 else 0.0
+
+    @property
+    def _unit(self) -> float:
+        """A power of two about as large as the rewards: sums of the largest numbers there are, and of their squares,
+        would be infinite; division by it is exact."""
+        _, exponent = np.frexp(np.abs(self.rewards).max(initial=0.0))
+        return float(np.ldexp(1.0, int(exponent) - 1))
 
     @property
     @own_errstate

@@ -276,10 +276,11 @@ class Policy:
 
     def _best(self, belief: Floats, stage: int) -> int:
         """The plan that is worth most at a belief."""
+        halves = belief / 2  # of the largest numbers there are even a mean may be too large, by rounding
         if self.horizon is None:
-            return int(np.argmax(self.vectors @ belief))
+            return int(np.argmax(self.vectors @ halves))
         own = np.flatnonzero(self.stages == stage)
-        return int(own[np.argmax(self.vectors[own] @ belief)])
+        return int(own[np.argmax(self.vectors[own] @ halves)])
 
     @own_errstate
     def _question(self, belief: ArrayLike | None, steps_left: int | None) -> tuple[Floats, int]:
