@@ -203,6 +203,23 @@ def work(job: Job, connection: Connection, at: Any) -> None:
         connection.send(report)
 
 
+class Patience:
+    """How long a process has been at one file, or at beginning."""
+
+    def __init__(self) -> None:
+        self.at = -1
+        self.since = time.monotonic()
+
+    def begin(self) -> None:
+        """It is given files: what it took to begin is not their fault."""
+        self.since = time.monotonic()
+
+    def seconds(self, at: int) -> float:
+        if at != self.at:
+            self.at, self.since = at, time.monotonic()
+        return time.monotonic() - self.since
+
+
 class _Worker:
     """One such process, as its parent sees it."""
 
@@ -214,18 +231,16 @@ class _Worker:
         self.process = context.Process(target=work, args=(job, other, self.at), daemon=True)
         self.process.start()
         other.close()
-        self._seen, self._since = -1, time.monotonic()
+        self._patience = Patience()
 
     def give(self, numbers: tuple[int, int] | None) -> None:
         self.numbers = numbers
-        self._since = time.monotonic()  # what it took to begin is not the fault of a file
+        self._patience.begin()
         self.connection.send(numbers)
 
     def hangs(self) -> bool:
         """Whether it has been at one file, or at beginning, for too long."""
-        if self.at[0] != self._seen:
-            self._seen, self._since = self.at[0], time.monotonic()
-        return time.monotonic() - self._since > (BEGINS if self.numbers is None else HANGS)
+        return self._patience.seconds(self.at[0]) > (BEGINS if self.numbers is None else HANGS)
 
     def end(self) -> None:
         self.process.kill()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -56,18 +55,14 @@ def test_a_process_that_was_slow_to_begin_does_not_hang_with_its_first_file(
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     import fuzz
 
-    class Unheard:
-        def send(self, numbers: object) -> None:
-            return
-
-    worker = object.__new__(fuzz._Worker)
-    worker.connection, worker.at, worker.numbers = Unheard(), [-1], None
-    worker._seen, worker._since = -1, time.monotonic() - 2 * fuzz.HANGS
-    assert not worker.hangs()
-    worker.give((0, 10))
-    assert not worker.hangs()
-    worker._since -= 2 * fuzz.HANGS
-    assert worker.hangs()
+    patience = fuzz.Patience()
+    patience.since -= 100
+    assert patience.seconds(-1) >= 100
+    patience.begin()
+    assert patience.seconds(-1) < 10
+    patience.since -= 100
+    assert patience.seconds(-1) >= 100
+    assert patience.seconds(0) < 10
 
 
 def test_flipped_bits_are_noticed_or_harmless(tmp_path: Path) -> None:

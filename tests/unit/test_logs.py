@@ -606,7 +606,7 @@ def test_a_header_of_any_length(read: Any, filling: str) -> None:
 def test_a_log_is_read_where_the_system_lends_little(read: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Room for more than is needed may be refused; then there is less of it."""
     monkeypatch.setattr(delimited, "ROWS_PER_CALL", 50)
-    monkeypatch.setattr(chunks, "_ROOM", 1 << 45)
+    monkeypatch.setattr(chunks, "ROOM", 1 << 45)
     content = "action,observation,reward\n" + "".join(f"a{i % 3},o{i % 4},{i}\n" for i in range(1_000))
     log = read(content)
     assert pairs(log) == [(f"a{i % 3}", f"o{i % 4}") for i in range(1_000)]

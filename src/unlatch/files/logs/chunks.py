@@ -17,7 +17,7 @@ __all__ = ["Joining", "resized"]
 
 Array = NDArray[Any]
 
-_ROOM = 4
+ROOM = 4
 """Times as much as is needed is the room that a growing array is given."""
 
 
@@ -113,7 +113,7 @@ class _Column:
 
     def _make_room(self, needed: int, dtype: Any) -> None:
         try:
-            larger = np.empty(_ROOM * needed if self._size else needed, dtype=dtype)
+            larger = np.empty(ROOM * needed if self._size else needed, dtype=dtype)
         except MemoryError:  # some systems lend no more than they have
             larger = np.empty(needed + needed // 8, dtype=dtype)
         larger[: self._size] = self.filled
