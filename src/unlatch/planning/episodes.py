@@ -7,6 +7,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol, get_args
 
 import numpy as np
@@ -333,8 +334,8 @@ class Stage:
     )
     tells_first: bool
     tells_rewards: bool
-    shown: Floats
-    following: Floats
+    order: tuple[int, ...]  # of the planner's actions among those of the truth
+    shown: Floats  # (actions, states, events), cumulative
     symbol_rewards: Floats
     state_rewards: Floats
     scale: float
@@ -343,7 +344,6 @@ class Stage:
     @classmethod
     def build(cls, truth: POMDP, planner: Planner, reward: Reward | None, untried: Untried) -> Stage:
         events = events_of(truth)
-        require_memory(16 * events.updates.size, "the tables of the true system", "act in a smaller one")
         resolved = (Reward.learned(truth) if reward is None else reward).resolve(truth)
         model = getattr(planner, "model", truth)
         order = [symbol_code("action", name, truth.action_names) for name in model.action_names]
@@ -360,13 +360,24 @@ class Stage:
             first=np.empty((truth.n_states, 0)) if first is None else np.cumsum(first, axis=1),
             tells_first=first is not None and knows and _takes(planner.reset, "observation"),
             tells_rewards=events.paid is not None and _takes(planner.observe, "reward"),
-            shown=np.cumsum(events.updates.sum(axis=3), axis=1).transpose(0, 2, 1)[order].copy(),
-            following=np.cumsum(events.updates, axis=3)[order],
+            order=tuple(order),
+            shown=np.cumsum(events.chances()[order], axis=2),
             symbol_rewards=events.payments(resolved)[order] / resolved.scale,
             state_rewards=resolved.states[order] / resolved.scale,
             scale=resolved.scale,
             refused=refused,
         )
+
+    @cached_property
+    def following(self) -> Floats:
+        """Next states, cumulative, shape (actions, events, states, states): for whole episodes in a kernel."""
+        require_memory(16 * self.events.updates.size, "the tables of the true system", "act in a smaller one")
+        following = self.events.updates[list(self.order)]
+        return np.cumsum(following, axis=3, out=following)
+
+    def reached(self, action: int, event: int, state: int) -> Floats:
+        """One row of it."""
+        return np.cumsum(self.events.reached(self.order[action], event, state))
 
     def unscaled(self, totals: Floats) -> Floats:
         largest = np.finfo(np.float64).max
@@ -514,7 +525,7 @@ def _act(
         scores.occupancy[episode, state] += 1
         scores.lengths[episode] += 1
         scores.totals[episode] += stage.symbol_rewards[action, event] + stage.state_rewards[action, state]
-        state = draw_cumulative(stage.following[action, event, state], for_state)
+        state = draw_cumulative(stage.reached(action, event, state), for_state)
         observation, reward = stage.told[event]
         try:
             if stage.tells_rewards:

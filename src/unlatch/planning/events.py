@@ -9,6 +9,7 @@ nothing and pays nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -16,7 +17,6 @@ from unlatch.arrays import Flags, Floats, Ints
 from unlatch.core.checks import ROUNDING, frozen
 from unlatch.core.memory import require_memory
 from unlatch.core.pomdp import POMDP
-from unlatch.core.reading import with_rewards
 from unlatch.core.reward import Model, ResolvedReward, Symbol, symbol_code
 from unlatch.core.symbols import plain_observations, symbols_showing
 
@@ -29,7 +29,7 @@ class Events:
 
     Attributes
     ----------
-    updates : array, shape (actions, events, k, k)
+    model : POMDP, PartitionModel or PSR
     observations : array of int, shape (events,)
         What is shown: codes of the model's observations, -1 after the end.
     rewards : array of int, shape (events,)
@@ -40,7 +40,7 @@ class Events:
         Whether the episode is over.
     """
 
-    updates: Floats
+    model: Model
     observations: Ints
     rewards: Ints
     paid: Floats | None
@@ -48,6 +48,56 @@ class Events:
 
     def __len__(self) -> int:
         return len(self.observations)
+
+    @cached_property
+    def updates(self) -> Floats:
+        """Shape (actions, events, k, k). Of a model with hundreds of states they take gigabytes: who needs a row or
+        the sums of rows asks `reached` and `chances`."""
+        updates: Floats = self.model.to_psr().updates
+        if not isinstance(self.model, POMDP) or not (self.model.terminal or (self.rewards >= 0).any()):
+            return updates
+        size = updates[0, 0].size * len(updates) * len(self)
+        require_memory(8 * size, "the events of the model", "take fewer states, observations or rewards")
+        result = np.empty((len(updates), len(self), *updates.shape[2:]))
+        for action, event in np.ndindex(result.shape[:2]):
+            result[action, event] = self.reached(action, event, slice(None))
+        return frozen(result)
+
+    def reached(self, action: int, event: int, state: int | slice) -> Floats:
+        """Of a POMDP: the chance of every next state together with an event, after an action in one or all states."""
+        model = self.model
+        assert isinstance(model, POMDP)
+        shown, paid = self.observations[event], self.rewards[event]
+        live = model.going_on > 0
+        goes_on = np.asarray(live[state])[..., None]
+        if shown < 0:  # nothing moves after the end
+            return np.where(goes_on, 0.0, np.eye(model.n_states)[state])
+        emits = model.observations[action, :, shown]
+        if model.emission == "departure":
+            emits = emits[state][..., None]
+        rows = model.transitions[action, state] * emits
+        if paid >= 0 and model.reward_probabilities is not None:
+            rows = model.reward_probabilities[action, state, paid][..., None] * rows
+        if model.terminal:
+            rows = rows * goes_on * (live != self.ended[event])
+        return np.asarray(rows)
+
+    def chances(self) -> Floats:
+        """Of a POMDP: the probability of every event after every action in every state, (actions, states, events)."""
+        model = self.model
+        assert isinstance(model, POMDP)
+        live = model.going_on > 0
+        result = np.zeros((model.n_actions, model.n_states, len(self)))
+        for over in (False, True):
+            events = np.flatnonzero((self.ended == over) & (self.observations >= 0))
+            chances = _ways(model, live != over if model.terminal else np.ones_like(live))
+            result[..., events] = chances[..., self.observations[events]]
+            if model.reward_probabilities is not None:
+                result[..., events] *= model.reward_probabilities[..., self.rewards[events]]
+        if model.terminal:
+            result *= live[:, None]
+            result[:, ~live, -1] = 1.0
+        return result
 
     def payments(self, resolved: ResolvedReward) -> Floats:
         """What ``resolved`` pays with every event after every action, shape (actions, events)."""
@@ -68,40 +118,41 @@ class Events:
 
 def events_of(model: Model) -> Events:
     """The events of a model that a planner plans with, or that it acts in."""
-    updates = model.to_psr().updates
     observations = np.arange(model.n_observations)
-    rewards, ended = np.full(len(observations), -1), np.zeros(len(observations), dtype=bool)
-    paid = model.symbol_rewards
+    rewards, paid = np.full(len(observations), -1), model.symbol_rewards
     if isinstance(model, POMDP) and model.reward_probabilities is not None:
         assert model.reward_values is not None
-        updates = with_rewards(model.updates, model.reward_probabilities)
-        possible = np.flatnonzero(updates.any(axis=(0, 2, 3)))
-        updates, rewards, observations = updates[:, possible], *np.divmod(possible, model.n_observations)
-        paid, ended = model.reward_values[rewards], np.zeros(len(rewards), dtype=bool)
+        shown = _ways(model, np.ones(model.n_states, dtype=bool))
+        beside = model.reward_probabilities[..., None] * shown[..., None, :]
+        rewards, observations = np.nonzero(beside.any(axis=(0, 1)))
+        paid = model.reward_values[rewards]
+    ended = np.zeros(len(observations), dtype=bool)
     if isinstance(model, POMDP) and model.terminal:
-        updates, kept, ended = _with_endings(updates, model.going_on > 0)
+        kept, ended = _with_endings(model, observations, rewards)
         observations, rewards = np.append(observations[kept], -1), np.append(rewards[kept], -1)
         paid = None if paid is None else np.append(paid[kept], 0.0)
     return Events(
-        frozen(updates),
-        frozen(observations),
-        frozen(rewards),
-        None if paid is None else frozen(paid),
-        frozen(ended),
+        model, frozen(observations), frozen(rewards), None if paid is None else frozen(paid), frozen(ended)
     )
 
 
-def _with_endings(updates: Floats, live: Flags) -> tuple[Floats, Ints, Flags]:
-    """Events that let the episode go on, events that end it, and one for every step after that: their updates, which
-    of the given events each of the first two kinds is, and which are of the second or third kind."""
-    require_memory(24 * updates.size, "the events of the model", "take fewer states or observations")
-    going_on = updates * live[:, None] * live
-    ending = updates * live[:, None] * ~live
-    possible = np.flatnonzero(ending.any(axis=(0, 2, 3)))
-    after = np.broadcast_to(np.diag((~live).astype(np.float64)), (len(updates), 1, *updates.shape[2:]))
-    kept = np.concatenate([np.arange(updates.shape[1]), possible])
-    ended = np.arange(len(kept) + 1) >= updates.shape[1]
-    return np.concatenate([going_on, ending[:, possible], after], axis=1), kept, ended
+def _ways(model: POMDP, into: Flags) -> Floats:
+    """The probability to see each observation on the way into some states, shape (actions, states, observations)."""
+    moves = model.transitions * into
+    if model.emission == "arrival":
+        return np.asarray(moves @ model.observations)
+    return np.asarray(moves.sum(axis=2)[..., None] * model.observations)
+
+
+def _with_endings(model: POMDP, observations: Ints, rewards: Ints) -> tuple[Ints, Flags]:
+    """Events that let the episode go on, events that end it, and one for every step after that: which of the given
+    events each of the first two kinds is, and which are of the second or third kind."""
+    live = model.going_on > 0
+    ending = (_ways(model, ~live) * live[:, None])[..., observations]
+    if model.reward_probabilities is not None:
+        ending = ending * model.reward_probabilities[..., rewards]
+    kept = np.concatenate([np.arange(len(observations)), np.flatnonzero(ending.any(axis=(0, 1)))])
+    return kept, np.arange(len(kept) + 1) >= len(observations)
 
 
 @dataclass(frozen=True, eq=False)
