@@ -459,3 +459,18 @@ def test_untried_actions_must_be_action_names(untried):
     with pytest.raises(DataError, match="untried_actions") as caught:
         replace(domains.tiger(), untried_actions=untried)
     assert caught.value.field == "untried_actions"
+
+
+@pytest.mark.parametrize(
+    "model", [domains.tmaze(2), domains.lockbox(), domains.frozen_lake(observe="column")]
+)
+def test_predictions_go_by_rows_and_agree_with_those_of_the_triple(model, monkeypatch):
+    belief = np.random.default_rng(0).dirichlet(np.ones(model.n_states))
+    expected = model.to_psr().predict(belief)
+    fresh = replace(model)
+    monkeypatch.setattr(
+        POMDP, "updates", property(lambda _: pytest.fail("a table of all events is not needed"))
+    )
+    assert fresh.predict(belief) == pytest.approx(expected, abs=1e-14)
+    with pytest.raises(DataError, match="entries for"):
+        fresh.predict(belief[:-1])

@@ -404,10 +404,10 @@ def _print_policy(output: Screen, planner: POUCT | Plan, most: int = 8) -> None:
     model = planner.model
     planner.reset()
     first = planner.action()
-    psr = model.psr if isinstance(model, PartitionModel) else model.to_psr()
-    chances = psr.predict(planner.belief)[first]
+    predicting = model.psr if isinstance(model, PartitionModel) else model
+    chances = predicting.predict(planner.belief)[first]
     rows = []
-    for o in np.argsort(-chances, kind="stable")[:most]:
+    for o in np.argsort(-chances.round(12), kind="stable")[:most]:  # those as likely as others in their order
         if chances[o] < 1e-3:
             continue
         planner.reset()

@@ -306,7 +306,13 @@ class POMDP:
 
     def predict(self, belief: ArrayLike) -> Floats:
         """Probability of every observation after every action, shape (actions, observations)."""
-        return self._psr.predict(belief)
+        vector = finite_floats("belief", belief, ndim=1)
+        if vector.shape != self.initial.shape:
+            raise DataError(f"belief: {len(vector)} entries for {self.n_states} states", field="belief")
+        left = np.broadcast_to(vector, (self.n_actions, self.n_states))
+        emitting = left if self.emission == "departure" else vector @ self.transitions
+        result: Floats = np.einsum("as,aso->ao", emitting, self.observations)
+        return result
 
     def predictions(self, log: Trajectory, *, impossible: Impossible = "mix") -> Floats:
         """Probability of every observation at every step of a log, given the step's action and everything before it
