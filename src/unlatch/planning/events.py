@@ -8,6 +8,7 @@ nothing and pays nothing.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -53,12 +54,15 @@ class Events:
     def updates(self) -> Floats:
         """Shape (actions, events, k, k). Of a model with hundreds of states they take gigabytes: who needs a row or
         the sums of rows asks `reached` and `chances`."""
-        updates: Floats = self.model.to_psr().updates
-        if not isinstance(self.model, POMDP) or not (self.model.terminal or (self.rewards >= 0).any()):
+        model = self.model
+        if not isinstance(model, POMDP) or not (model.terminal or (self.rewards >= 0).any()):
+            updates: Floats = model.to_psr().updates
             return updates
-        size = updates[0, 0].size * len(updates) * len(self)
-        require_memory(8 * size, "the events of the model", "take fewer states, observations or rewards")
-        result = np.empty((len(updates), len(self), *updates.shape[2:]))
+        shape = (model.n_actions, len(self), model.n_states, model.n_states)
+        require_memory(
+            8 * math.prod(shape), "the events of the model", "take fewer states, observations or rewards"
+        )
+        result = np.empty(shape)
         for action, event in np.ndindex(result.shape[:2]):
             result[action, event] = self.reached(action, event, slice(None))
         return frozen(result)
