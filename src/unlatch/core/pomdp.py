@@ -304,6 +304,7 @@ class POMDP:
         checked_impossible(impossible)
         return final_belief(read_events(self, log), log, impossible)
 
+    @own_errstate
     def predict(self, belief: ArrayLike) -> Floats:
         """Probability of every observation after every action, shape (actions, observations)."""
         vector = finite_floats("belief", belief, ndim=1)
