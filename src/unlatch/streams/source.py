@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
-import sys
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -29,7 +25,6 @@ __all__ = [
     "Span",
     "file_blocks",
     "known_beginnings",
-    "read_ahead",
     "spans_of",
 ]
 
@@ -247,25 +242,6 @@ def spans_of(blocks: Sequence[FileBlock]) -> list[Span]:
     """All blocks, some at a time: so few spans that what is merged is little, so many that all workers have some."""
     size = min(max(len(blocks) // SPANS, 1), _BLOCKS_OF_A_SPAN)
     return [Span(tuple(blocks[start : start + size])) for start in range(0, len(blocks), size)]
-
-
-def read_ahead(chunks: Iterator[Any]) -> Iterator[Any]:
-    """The same chunks, of which the next is read by another thread while the caller works on one. At their end what the
-    two have freed goes back to the system: the allocator would keep it for that thread, tens of megabytes."""
-    context = copy_context()
-
-    def read() -> Any:
-        return context.run(next, chunks, None)
-
-    with ThreadPoolExecutor(max_workers=1) as reader:
-        coming = reader.submit(read)
-        while (chunk := coming.result()) is not None:
-            coming = reader.submit(read)
-            yield chunk
-    if sys.platform == "linux":
-        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it, others keep less
-        if trim is not None:
-            trim(0)
 
 
 def _without_a_crumb(chunks: Iterator[LogChunk]) -> Iterator[LogChunk]:

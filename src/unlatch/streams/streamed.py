@@ -17,6 +17,7 @@ from unlatch.core.progress import report
 from unlatch.core.trajectory import Trajectory
 from unlatch.engines.engine import Engine, Task
 from unlatch.errors import NotLearnableError
+from unlatch.files.ahead import read_ahead
 from unlatch.learn.likelihood.blocks import (
     BlockedLog,
     BlockScan,
@@ -45,7 +46,6 @@ from unlatch.streams.source import (
     Span,
     file_blocks,
     known_beginnings,
-    read_ahead,
     spans_of,
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,9 @@ Array = NDArray[Any]
 
 ROOM = 4
 """Times as much as is needed is the room that a growing array is given."""
+
+_THREADS, _STEPS_PER_THREAD = 2, 1 << 20
+"""Threads that translate codes at the end, and the steps that each has at least."""
 
 
 def resized(chunks: Iterable[LogChunk], steps: int) -> Iterator[LogChunk]:
@@ -138,6 +142,16 @@ def _sorted_codes(codes: _Column, names: Sequence[str]) -> tuple[tuple[str, ...]
     rank = {name: i for i, name in enumerate(ordered)}
     table = np.array([rank[name] for name in names], dtype=np.int64)
     result = np.empty(len(codes), dtype=np.int64)
-    look_up(table, codes.filled, result)
+    size = max(_STEPS_PER_THREAD, -(-len(codes) // _THREADS))
+    parts = [slice(start, start + size) for start in range(0, len(codes), size)]
+
+    def translate(part: slice) -> None:
+        look_up(table, codes.filled[part], result[part])
+
+    if len(parts) > 1:  # most of the time the system is looking for memory that the result goes to
+        with ThreadPoolExecutor(max_workers=_THREADS) as pool:
+            list(pool.map(translate, parts))
+    else:
+        translate(slice(None))
     result.setflags(write=False)
     return tuple(ordered), result

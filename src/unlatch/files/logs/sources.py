@@ -12,11 +12,12 @@ from itertools import chain
 from typing import Any, BinaryIO
 
 from unlatch.errors import DataError, UsageError
+from unlatch.files.ahead import read_ahead
 from unlatch.files.atomic import PathLike, checked_path, reading, storage_errors
 from unlatch.files.logs.columns import Roles, first_block, read_columns
 from unlatch.files.logs.compressed import ENDINGS as COMPRESSED
 from unlatch.files.logs.rows import RowSource
-from unlatch.files.logs.text import utf8_blocks
+from unlatch.files.logs.text import BLOCK_BYTES, utf8_blocks
 
 __all__ = ["FOLDER_ENDINGS", "Form", "LogSource", "opened", "parts_of"]
 
@@ -35,6 +36,9 @@ FOLDER_ENDINGS = (
     ".npy",
 )
 """Of the files in a folder those that are parts of a log."""
+
+_FEW_BLOCKS = 8
+"""A text of fewer blocks is read before another thread would have begun."""
 
 
 @dataclass(frozen=True)
@@ -157,4 +161,6 @@ def _text(handle: BinaryIO, size: int | None, where: str, form: Form) -> RowSour
     blocks = utf8_blocks(handle, size, form.encoding, where)
     first = first_block(blocks)
     columns, start, line = read_columns(first, form.roles, form.header, form.delimiter, where)
+    if size is not None and size > _FEW_BLOCKS * BLOCK_BYTES:
+        blocks = read_ahead(blocks)
     return DelimitedReader(columns, form.delimiter, line, where, chain([first[start:]], blocks))
