@@ -103,7 +103,7 @@ def full_kernels(
     padded[:, :states, :states], first[:states] = updates, initial
     start, ones = form(first), form(np.ones(n))
     ahead, back = (operators(one, kind) for one in (padded, padded.transpose(0, 2, 1)))
-    checkpoints, workspace = np.empty((ranges[-1][1], n)), np.empty((length + 1, n))
+    checkpoints, workspace = np.empty((ranges[-1][1], n)), em.empty_workspace(length, len(updates), n)
     places = np.nonzero(padded.transpose(0, 2, 1))
     sums = em.Sums(
         np.zeros_like(padded), np.zeros(len(places[0])), np.zeros((len(updates), n)), np.zeros((1, n))
@@ -190,7 +190,7 @@ def listed_kernels(
     )
     digits = all(
         call(em_sparse.backward_steps)(
-            entries, origins, steps, begin * length, min(end * length, len(steps.symbols)), alone
+            entries, origins, steps, begin * length, min(end * length, len(steps.symbols)), alone, np.empty(n)
         )
         for begin, end in reversed(ranges)
     )
@@ -376,7 +376,7 @@ def test_a_faint_backward_message_is_given_up() -> None:
     )
     for total, fine in ((1, True), (2, False)):
         steps = em.Steps(np.zeros(total, dtype=np.uint32), np.arange(total) == 0)
-        assert em_sparse.backward_steps(entries, origins, steps, 0, total, message) == fine
+        assert em_sparse.backward_steps(entries, origins, steps, 0, total, message, np.empty(2)) == fine
 
 
 def test_messages_that_find_no_room_go_on_where_they_stopped() -> None:

@@ -145,6 +145,12 @@ def inlined(function: Callable[..., Any]) -> Any:
     return _compiled(function, forceinline=True)
 
 
+def bare_inlined(function: Callable[..., Any]) -> Any:
+    """Both: for what is done at every step in a `bare` kernel. One that counts references would count them there too,
+    at every step."""
+    return _compiled(function, forceinline=True, _nrt=False)
+
+
 def bare(function: Callable[..., Any]) -> Any:
     """A kernel that allocates nothing, takes no views and keeps no array: it counts no references, which spares most of
     the time to compile one that is handed many arrays."""

@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from unlatch.kernels._jit import inlined, kernel
+from unlatch.kernels._jit import bare, bare_inlined
+from unlatch.kernels._vectors import QUEUED, add_outer_products, inner_product, scaled_copy, times_matrix
 
 _SMALL = 1e-30
 """Where a step leads to a message whose sum is below, the message before it is scaled to sum one."""
@@ -28,10 +29,6 @@ _TINY = 1e-100
 
 _LOST = 1e-305
 """A likelihood below, in the best scale, has lost its digits."""
-
-
-_QUEUED = 4
-"""Steps with the same symbol whose outer products are added at once."""
 
 
 class Steps(NamedTuple):
@@ -62,7 +59,25 @@ class Sums(NamedTuple):
     first: Any
 
 
-@kernel
+class Workspace(NamedTuple):
+    """Room that the counting pass needs: for the forward ``messages`` of a block (length + 1, n), and for the two sides
+    ``ahead`` and ``behind`` (symbols, 4, n) of outer products, of which so many are ``waiting`` (symbols,) to be added.
+    """
+
+    messages: Any
+    ahead: Any
+    behind: Any
+    waiting: Any
+
+
+def empty_workspace(length: int, symbols: int, n: int) -> Workspace:
+    queued = symbols, QUEUED, n
+    return Workspace(
+        np.empty((length + 1, n)), np.empty(queued), np.empty(queued), np.zeros(symbols, dtype=np.int64)
+    )
+
+
+@bare
 def forward_blocks(  # type: ignore[no-untyped-def]
     ahead, initial, steps, length, first, last, message, checkpoints
 ):
@@ -96,7 +111,7 @@ def forward_blocks(  # type: ignore[no-untyped-def]
     return gained, min(last * length, total)
 
 
-@kernel
+@bare
 def backward_blocks(back, ones, steps, length, first, last, message):  # type: ignore[no-untyped-def]
     """Carry the backward message ``message[0]`` from after block ``last - 1`` to before block ``first``."""
     symbols, begins = steps
@@ -113,7 +128,7 @@ def backward_blocks(back, ones, steps, length, first, last, message):  # type: i
     copy(message, now, message, 0)
 
 
-@kernel
+@bare
 def count_blocks(  # type: ignore[no-untyped-def]
     ahead, back, initial, ones, steps, departure, length, first, last, checkpoints, message, workspace, sums
 ):
@@ -121,47 +136,47 @@ def count_blocks(  # type: ignore[no-untyped-def]
 
     ``message[0]`` is the backward message after the last of these blocks and becomes the one before the
     first. With ``departure`` the transition after an episode's last observation is left out: no observation
-    depends on it. Returns the number of steps whose messages have underflowed.
+    depends on it. Nothing must wait in ``workspace``. Returns the number of steps whose messages have underflowed.
     """
-    matrices = back.dense.shape[0]
-    shape = (matrices, _QUEUED, message.shape[1])
-    queue = np.empty(shape), np.empty(shape), np.zeros(matrices, dtype=np.int64)
     lost = 0
     if length == 1:
-        lost += count_steps(back, ones, steps, departure, first, last, message, checkpoints, 0, queue, sums)
+        lost += count_steps(
+            back, ones, steps, departure, first, last, message, checkpoints, 0, workspace, sums
+        )
     else:
+        messages = workspace.messages
         for block in range(last - 1, first - 1, -1):
-            copy(checkpoints, block, workspace, 0)
+            copy(checkpoints, block, messages, 0)
             begin, end = block * length, min(block * length + length, steps.symbols.shape[0])
-            refill(ahead, initial, steps, begin, end, workspace)
+            refill(ahead, initial, steps, begin, end, messages)
             lost += count_steps(
-                back, ones, steps, departure, begin, end, message, workspace, begin, queue, sums
+                back, ones, steps, departure, begin, end, message, messages, begin, workspace, sums
             )
-    for k in range(matrices):
-        add_outer(sums.outer, k, queue)
+    for k in range(back.dense.shape[0]):
+        add_outer(sums.outer, k, workspace)
     return lost
 
 
-@kernel
-def refill(ahead, initial, steps, begin, end, workspace):  # type: ignore[no-untyped-def]
+@bare
+def refill(ahead, initial, steps, begin, end, messages):  # type: ignore[no-untyped-def]
     """The forward messages before every step of a block, from the one before its first step."""
     symbols, begins = steps
     for t in range(begin, end):
         r = t - begin
         if begins[t]:
-            set_row(workspace, r, initial)
+            set_row(messages, r, initial)
         k = symbols[t]
-        mass = apply(ahead, k, workspace, r, r + 1)
+        mass = apply(ahead, k, messages, r, r + 1)
         if mass < _SMALL:
-            settle(ahead, k, workspace, r, r + 1)
+            settle(ahead, k, messages, r, r + 1)
 
 
-@kernel
+@bare
 def count_steps(  # type: ignore[no-untyped-def]
-    back, ones, steps, departure, begin, end, message, workspace, origin, queue, sums
+    back, ones, steps, departure, begin, end, message, messages, origin, workspace, sums
 ):
-    """The counting pass over steps whose forward messages stand in ``workspace``, from step ``origin`` on. What waits
-    in ``queue`` at the end has still to be added."""
+    """The counting pass over steps whose forward messages stand in ``messages``, from step ``origin`` on. What waits
+    in ``workspace`` at the end has still to be added."""
     symbols, begins = steps
     outer, entries, last, first = sums
     lost = 0
@@ -175,29 +190,29 @@ def count_steps(  # type: ignore[no-untyped-def]
         mass = apply(back, k, message, now, 1 - now)
         if mass < _SMALL:
             settle(back, k, message, now, 1 - now)
-        likelihood = product(workspace, r, message, 1 - now)
+        likelihood = inner_product(messages, r, message, 1 - now)
         if likelihood < _TINY:
-            scale(workspace, r)
-            likelihood = product(workspace, r, message, 1 - now)
+            scale(messages, r)
+            likelihood = inner_product(messages, r, message, 1 - now)
         if likelihood < _LOST:
             lost += 1
         else:
             if ends and departure:
-                add_posterior(last, k, workspace, r, message, 1 - now, 1.0 / likelihood)
+                add_posterior(last, k, messages, r, message, 1 - now, 1.0 / likelihood)
             elif back.dense.shape[0] == 0:
-                add_entries(entries, back, k, workspace, r, message, now, 1.0 / likelihood)
+                add_entries(entries, back, k, messages, r, message, now, 1.0 / likelihood)
             else:
-                enqueue(queue, k, workspace, r, message, now, 1.0 / likelihood)
-                if queue[2][k] == _QUEUED:
-                    add_outer(outer, k, queue)
+                enqueue(workspace, k, messages, r, message, now, 1.0 / likelihood)
+                if workspace.waiting[k] == QUEUED:
+                    add_outer(outer, k, workspace)
             if begins[t]:
-                add_posterior(first, 0, workspace, r, message, 1 - now, 1.0 / likelihood)
+                add_posterior(first, 0, messages, r, message, 1 - now, 1.0 / likelihood)
         now = 1 - now
     copy(message, now, message, 0)
     return lost
 
 
-@inlined
+@bare_inlined
 def settle(operators, k, vectors, source, target):  # type: ignore[no-untyped-def]
     """Take the product of a step anew from ``vectors[source]`` scaled to sum one.
 
@@ -208,15 +223,15 @@ def settle(operators, k, vectors, source, target):  # type: ignore[no-untyped-de
     return gained if mass > 0.0 else -np.inf
 
 
-@inlined
+@bare_inlined
 def apply(operators, k, vectors, source, target):  # type: ignore[no-untyped-def]
     """``vectors[target] = vectors[source] @ matrix[k]``; returns the sum."""
     if operators.dense.shape[0] == 0:
         return apply_sparse(operators, k, vectors, source, target)
-    return apply_dense(operators.dense, k, vectors, source, target)
+    return times_matrix(vectors, source, target, operators.dense, k)
 
 
-@inlined
+@bare_inlined
 def apply_sparse(operators, k, vectors, source, target):  # type: ignore[no-untyped-def]
     """One multiplication for every entry that is not zero."""
     _, starts, sources, targets, values = operators
@@ -230,80 +245,43 @@ def apply_sparse(operators, k, vectors, source, target):  # type: ignore[no-unty
     return total
 
 
-@inlined
-def apply_dense(dense, k, vectors, source, target):  # type: ignore[no-untyped-def]
-    """Four rows of the matrix at a time: the compiler turns the inner loop into vector instructions."""
-    n = vectors.shape[1]
-    for j in range(n):
-        vectors[target, j] = 0.0
-    for i in range(0, n, 4):
-        v, w, x, y = (
-            vectors[source, i],
-            vectors[source, i + 1],
-            vectors[source, i + 2],
-            vectors[source, i + 3],
-        )
-        for j in range(n):
-            vectors[target, j] += (v * dense[k, i, j] + w * dense[k, i + 1, j]) + (
-                x * dense[k, i + 2, j] + y * dense[k, i + 3, j]
-            )
-    return row_sum(vectors, target)
-
-
-@inlined
-def enqueue(queue, k, forward, r, backward, q, weight):  # type: ignore[no-untyped-def]
+@bare_inlined
+def enqueue(workspace, k, forward, r, backward, q, weight):  # type: ignore[no-untyped-def]
     """Let ``weight * forward[r]`` and ``backward[q]`` wait for others of the same symbol."""
-    ahead, behind, waiting = queue
-    w = waiting[k]
-    for i in range(forward.shape[1]):
-        ahead[k, w, i] = weight * forward[r, i]
-        behind[k, w, i] = backward[q, i]
-    waiting[k] = w + 1
+    _, ahead, behind, waiting = workspace
+    scaled_copy(ahead, k, waiting[k], forward, r, weight)
+    scaled_copy(behind, k, waiting[k], backward, q, 1.0)
+    waiting[k] += 1
 
 
-@inlined
-def add_outer(sums, k, queue):  # type: ignore[no-untyped-def]
-    """Add the outer products of all that waits: sums that do not fit into the fast cache are read and written once for
-    several steps."""
-    ahead, behind, waiting = queue
+@bare_inlined
+def add_outer(sums, k, workspace):  # type: ignore[no-untyped-def]
+    """Add the outer products of all that waits."""
+    _, ahead, behind, waiting = workspace
     n = sums.shape[2]
-    for w in range(waiting[k], _QUEUED):
+    for w in range(waiting[k], QUEUED):
         for i in range(n):
             ahead[k, w, i], behind[k, w, i] = 0.0, 0.0
     if waiting[k] > 0:
-        for i in range(n):
-            v, w, x, y = ahead[k, 0, i], ahead[k, 1, i], ahead[k, 2, i], ahead[k, 3, i]
-            for j in range(n):
-                sums[k, i, j] += (v * behind[k, 0, j] + w * behind[k, 1, j]) + (
-                    x * behind[k, 2, j] + y * behind[k, 3, j]
-                )
+        add_outer_products(sums, k, ahead, behind)
     waiting[k] = 0
 
 
-@inlined
+@bare_inlined
 def add_entries(sums, back, k, forward, r, backward, q, weight):  # type: ignore[no-untyped-def]
     """The outer product at the nonzero entries only, each from the state it leaves to where it arrives."""
     for e in range(back.starts[k], back.starts[k + 1]):
         sums[e] += weight * forward[r, back.targets[e]] * backward[q, back.sources[e]]
 
 
-@inlined
+@bare_inlined
 def add_posterior(sums, k, forward, r, backward, q, weight):  # type: ignore[no-untyped-def]
     """``sums[k] += weight * forward[r] * backward[q]``, state by state."""
     for i in range(sums.shape[1]):
         sums[k, i] += weight * forward[r, i] * backward[q, i]
 
 
-@inlined
-def product(forward, r, backward, q):  # type: ignore[no-untyped-def]
-    """Inner product of two messages: the likelihood of the episode, in their scale."""
-    total = 0.0
-    for i in range(forward.shape[1]):
-        total += forward[r, i] * backward[q, i]
-    return total
-
-
-@inlined
+@bare_inlined
 def scale(vectors, r):  # type: ignore[no-untyped-def]
     """Divide a row by its sum; returns the sum's logarithm. A row of zeros stays: minus infinity."""
     total = row_sum(vectors, r)
@@ -314,7 +292,7 @@ def scale(vectors, r):  # type: ignore[no-untyped-def]
     return np.log(total)
 
 
-@inlined
+@bare_inlined
 def row_sum(vectors, r):  # type: ignore[no-untyped-def]
     total = 0.0
     for i in range(vectors.shape[1]):
@@ -322,14 +300,14 @@ def row_sum(vectors, r):  # type: ignore[no-untyped-def]
     return total
 
 
-@inlined
+@bare_inlined
 def copy(source, r, target, q):  # type: ignore[no-untyped-def]
     """``target[q] = source[r]``."""
     for i in range(source.shape[1]):
         target[q, i] = source[r, i]
 
 
-@inlined
+@bare_inlined
 def set_row(vectors, r, values):  # type: ignore[no-untyped-def]
     """``vectors[r] = values``."""
     for i in range(vectors.shape[1]):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from unlatch.kernels._jit import inlined, kernel, with_item
+from unlatch.kernels._jit import bare, bare_inlined, with_item
 
 WIDTHS = (4, 8)
 """Numbers of states that messages are padded to. With more they would no longer fit into the registers."""
@@ -22,7 +22,7 @@ _TINY = 1e-100
 _LOST = 1e-305
 
 
-@kernel
+@bare
 def forward_blocks(  # type: ignore[no-untyped-def]
     ahead, initial, steps, length, first, last, message, checkpoints
 ):
@@ -50,7 +50,7 @@ def forward_blocks(  # type: ignore[no-untyped-def]
     return gained, min(last * length, symbols.shape[0])
 
 
-@kernel
+@bare
 def backward_blocks(back, ones, steps, length, first, last, message):  # type: ignore[no-untyped-def]
     """As `unlatch.kernels.em.backward_blocks`."""
     symbols, begins = steps
@@ -66,7 +66,7 @@ def backward_blocks(back, ones, steps, length, first, last, message):  # type: i
     store(message, 0, b)
 
 
-@kernel
+@bare
 def count_blocks(  # type: ignore[no-untyped-def]
     ahead, back, initial, ones, steps, departure, length, first, last, checkpoints, message, workspace, sums
 ):
@@ -76,12 +76,14 @@ def count_blocks(  # type: ignore[no-untyped-def]
     lost = 0
     for block in range(last - 1, first - 1, -1):
         begin, end = block * length, min(block * length + length, steps.symbols.shape[0])
-        refill(ahead, initial, steps, begin, end, load(checkpoints, block, initial), workspace)
-        lost += count_steps(back, ones, steps, departure, begin, end, message, workspace, begin, sums)
+        refill(ahead, initial, steps, begin, end, load(checkpoints, block, initial), workspace.messages)
+        lost += count_steps(
+            back, ones, steps, departure, begin, end, message, workspace.messages, begin, sums
+        )
     return lost
 
 
-@kernel
+@bare
 def refill(ahead, initial, steps, begin, end, a, workspace):  # type: ignore[no-untyped-def]
     """The forward messages before every step of a block, from ``a`` before its first step."""
     symbols, begins = steps
@@ -95,7 +97,7 @@ def refill(ahead, initial, steps, begin, end, a, workspace):  # type: ignore[no-
         a = b
 
 
-@kernel
+@bare
 def count_steps(  # type: ignore[no-untyped-def]
     back, ones, steps, departure, begin, end, message, workspace, origin, sums
 ):
@@ -132,7 +134,7 @@ def count_steps(  # type: ignore[no-untyped-def]
     return lost
 
 
-@inlined
+@bare_inlined
 def settle(dense, k, a):  # type: ignore[no-untyped-def]
     """The message scaled to sum one, its product ``a @ dense[k]``, the logarithm of the factor taken out."""
     mass = add(a)
@@ -143,7 +145,7 @@ def settle(dense, k, a):  # type: ignore[no-untyped-def]
     return a, b, np.log(mass) if add(b) > 0.0 else -np.inf
 
 
-@inlined
+@bare_inlined
 def apply(dense, k, a):  # type: ignore[no-untyped-def]
     """``a @ dense[k]``."""
     b = a
@@ -157,7 +159,7 @@ def apply(dense, k, a):  # type: ignore[no-untyped-def]
     return b
 
 
-@inlined
+@bare_inlined
 def add_outer(sums, k, a, b):  # type: ignore[no-untyped-def]
     """``sums[k] += outer(a, b)``."""
     for i in range(len(a)):
@@ -165,14 +167,14 @@ def add_outer(sums, k, a, b):  # type: ignore[no-untyped-def]
             sums[k, i, j] += a[i] * b[j]
 
 
-@inlined
+@bare_inlined
 def add_row(sums, k, a):  # type: ignore[no-untyped-def]
     """``sums[k] += a``."""
     for i in range(len(a)):
         sums[k, i] += a[i]
 
 
-@inlined
+@bare_inlined
 def add(a):  # type: ignore[no-untyped-def]
     """The sum of a message."""
     total = 0.0
@@ -181,7 +183,7 @@ def add(a):  # type: ignore[no-untyped-def]
     return total
 
 
-@inlined
+@bare_inlined
 def times(a, b):  # type: ignore[no-untyped-def]
     """Two messages multiplied state by state."""
     for i in range(len(a)):
@@ -189,7 +191,7 @@ def times(a, b):  # type: ignore[no-untyped-def]
     return a
 
 
-@inlined
+@bare_inlined
 def multiply(a, factor):  # type: ignore[no-untyped-def]
     """A message times a number."""
     for i in range(len(a)):
@@ -197,7 +199,7 @@ def multiply(a, factor):  # type: ignore[no-untyped-def]
     return a
 
 
-@inlined
+@bare_inlined
 def divide(a, total):  # type: ignore[no-untyped-def]
     """A message divided by a number."""
     for i in range(len(a)):
@@ -205,7 +207,7 @@ def divide(a, total):  # type: ignore[no-untyped-def]
     return a
 
 
-@inlined
+@bare_inlined
 def load(vectors, r, like):  # type: ignore[no-untyped-def]
     """A row as a message of the width of another."""
     a = like
@@ -214,7 +216,7 @@ def load(vectors, r, like):  # type: ignore[no-untyped-def]
     return a
 
 
-@inlined
+@bare_inlined
 def store(vectors, r, a):  # type: ignore[no-untyped-def]
     """A message as a row."""
     for i in range(len(a)):

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from unlatch.kernels._jit import inlined, kernel
+from unlatch.kernels._jit import bare, bare_inlined
 
 _SMALL = 1e-30
 _TINY = 1e-100
@@ -73,7 +73,7 @@ class Sums(NamedTuple):
     first: Any
 
 
-@kernel
+@bare
 def forward_steps(entries, initial, steps, begin, end, origin, place, kept):  # type: ignore[no-untyped-def]
     """Append the forward messages after steps ``begin`` to ``end`` to those that are kept, from step ``origin`` on.
 
@@ -101,7 +101,7 @@ def forward_steps(entries, initial, steps, begin, end, origin, place, kept):  # 
     return gained, end, False
 
 
-@kernel
+@bare
 def forward_blocks(  # type: ignore[no-untyped-def]
     entries, initial, steps, length, first, last, place, workspace, checkpoints
 ):
@@ -125,7 +125,7 @@ def forward_blocks(  # type: ignore[no-untyped-def]
     return gained, last, -1
 
 
-@kernel
+@bare
 def count_blocks(  # type: ignore[no-untyped-def]
     entries,
     initial,
@@ -152,7 +152,7 @@ def count_blocks(  # type: ignore[no-untyped-def]
     return lost
 
 
-@kernel
+@bare
 def count_steps(  # type: ignore[no-untyped-def]
     entries, steps, departure, begin, end, origin, kept, after, before, sums
 ):
@@ -193,16 +193,16 @@ def count_steps(  # type: ignore[no-untyped-def]
     return lost
 
 
-@kernel
-def backward_steps(entries, origins, steps, begin, end, message):  # type: ignore[no-untyped-def]
-    """Carry a backward message from after step ``end - 1`` to before step ``begin``, whatever came before.
+@bare
+def backward_steps(entries, origins, steps, begin, end, message, before):  # type: ignore[no-untyped-def]
+    """Carry a backward message from after step ``end - 1`` to before step ``begin``, whatever came before. ``before``
+    (n,) is scratch.
 
     Returns False as soon as an entry is so faint that it may have lost digits.
     """
     symbols, begins = steps
     values, states, count, _ = message
     n = values.shape[0]
-    before = np.empty(n)
     for t in range(end - 1, begin - 1, -1):
         if t + 1 == symbols.shape[0] or begins[t + 1]:
             for i in range(n):
@@ -227,7 +227,7 @@ def backward_steps(entries, origins, steps, begin, end, message):  # type: ignor
     return True
 
 
-@inlined
+@bare_inlined
 def leading(origins, k, t, message):  # type: ignore[no-untyped-def]
     """Note the states that lead to those of a backward message; returns how many there are."""
     starts, sources = origins
@@ -245,7 +245,7 @@ def leading(origins, k, t, message):  # type: ignore[no-untyped-def]
     return found
 
 
-@inlined
+@bare_inlined
 def rows(entries, k, found, message, before):  # type: ignore[no-untyped-def]
     """The backward message one step earlier at the states found, each as `recede` adds it up; its sum and its least."""
     starts, targets, values = entries
@@ -262,7 +262,7 @@ def rows(entries, k, found, message, before):  # type: ignore[no-untyped-def]
     return mass, least
 
 
-@inlined
+@bare_inlined
 def advance(entries, k, r, place, kept):  # type: ignore[no-untyped-def]
     """The forward message after message ``r`` and a step with symbol ``k``, appended; returns its sum."""
     starts, targets, values = entries
@@ -288,7 +288,7 @@ def advance(entries, k, r, place, kept):  # type: ignore[no-untyped-def]
     return total
 
 
-@inlined
+@bare_inlined
 def recede(entries, k, r, kept, after, before):  # type: ignore[no-untyped-def]
     """The backward message before a step at the states of forward message ``r``: its sum, and the likelihood."""
     starts, targets, values = entries
@@ -307,7 +307,7 @@ def recede(entries, k, r, kept, after, before):  # type: ignore[no-untyped-def]
     return mass, likelihood
 
 
-@inlined
+@bare_inlined
 def lift(entries, k, r, kept, after):  # type: ignore[no-untyped-def]
     """Scale a backward message by a power of two, so that the largest entry that matters is near one."""
     starts, targets, _ = entries
@@ -321,7 +321,7 @@ def lift(entries, k, r, kept, after):  # type: ignore[no-untyped-def]
     multiply(after, power_below(peak))
 
 
-@inlined
+@bare_inlined
 def power_below(peak):  # type: ignore[no-untyped-def]
     """The power of two that takes a number to between one half and one; one for zero."""
     if not peak > 0.0:
@@ -329,13 +329,13 @@ def power_below(peak):  # type: ignore[no-untyped-def]
     return math.ldexp(1.0, min(-math.frexp(peak)[1], _LARGEST_EXPONENT))
 
 
-@inlined
+@bare_inlined
 def multiply(vector, factor):  # type: ignore[no-untyped-def]
     for i in range(vector.shape[0]):
         vector[i] *= factor
 
 
-@inlined
+@bare_inlined
 def add_entries(sums, entries, k, weight, r, kept, after):  # type: ignore[no-untyped-def]
     """The outer product of the two messages, at the entries that leave the states of the forward message."""
     starts, targets, _ = entries
@@ -347,7 +347,7 @@ def add_entries(sums, entries, k, weight, r, kept, after):  # type: ignore[no-un
             sums[e] += share * after[targets[e]]
 
 
-@inlined
+@bare_inlined
 def add_posterior(sums, k, weight, r, kept, before):  # type: ignore[no-untyped-def]
     """The product of the two messages, state by state."""
     offsets, states, masses = kept
@@ -355,7 +355,7 @@ def add_posterior(sums, k, weight, r, kept, before):  # type: ignore[no-untyped-
         sums[k, states[p]] += weight * masses[p] * before[p - offsets[r]]
 
 
-@inlined
+@bare_inlined
 def restart(initial, r, place, kept):  # type: ignore[no-untyped-def]
     """Put the message that an episode begins with in the place of the last one, number ``r``."""
     forget(r, place, kept)
@@ -369,20 +369,20 @@ def restart(initial, r, place, kept):  # type: ignore[no-untyped-def]
     offsets[r + 1] = end
 
 
-@inlined
+@bare_inlined
 def forget(r, place, kept):  # type: ignore[no-untyped-def]
     """The states of message ``r`` have no place any more."""
     for p in range(kept.offsets[r], kept.offsets[r + 1]):
         place[kept.states[p]] = -1
 
 
-@inlined
+@bare_inlined
 def clear(place):  # type: ignore[no-untyped-def]
     for i in range(place.shape[0]):
         place[i] = -1
 
 
-@inlined
+@bare_inlined
 def message_sum(kept, r):  # type: ignore[no-untyped-def]
     total = 0.0
     for p in range(kept.offsets[r], kept.offsets[r + 1]):
@@ -390,7 +390,7 @@ def message_sum(kept, r):  # type: ignore[no-untyped-def]
     return total
 
 
-@inlined
+@bare_inlined
 def scale(kept, r):  # type: ignore[no-untyped-def]
     """Scale message ``r`` by a power of two, so that its sum is near one; returns the logarithm of what it lost."""
     factor = power_below(message_sum(kept, r))
@@ -399,7 +399,7 @@ def scale(kept, r):  # type: ignore[no-untyped-def]
     return -np.log(factor)
 
 
-@inlined
+@bare_inlined
 def copy(source, r, target, q):  # type: ignore[no-untyped-def]
     """Message ``r`` of one list becomes the last of another, number ``q``."""
     first = target.offsets[q]

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from unlatch.kernels._jit import inlined, kernel, with_item
+from unlatch.kernels._jit import bare, bare_inlined, with_item
 
 _SMALL = 1e-30
 """Messages whose sum is below are scaled to sum one."""
@@ -35,7 +35,7 @@ class Rows(NamedTuple):
     origins: Any
 
 
-@kernel
+@bare
 def read_words(symbols, begins, longest, children, parents, lasts, used, words, starts):  # type: ignore[no-untyped-def]
     """Cut a log into words of up to ``longest`` steps; the last step of every episode is one of its own.
 
@@ -69,7 +69,7 @@ def read_words(symbols, begins, longest, children, parents, lasts, used, words, 
     return written, used
 
 
-@kernel
+@bare
 def multiply_out(parents, lasts, matrices, rows):  # type: ignore[no-untyped-def]
     """Fill ``rows`` with the matrices of all words, from those of the symbols (symbols, n, width)."""
     starts, states, numbers, origins = rows
@@ -101,7 +101,7 @@ def multiply_out(parents, lasts, matrices, rows):  # type: ignore[no-untyped-def
     return used
 
 
-@inlined
+@bare_inlined
 def is_not_zero(numbers, row):  # type: ignore[no-untyped-def]
     """Whether a row has a number that is not zero."""
     for j in range(numbers.shape[1]):
@@ -110,7 +110,7 @@ def is_not_zero(numbers, row):  # type: ignore[no-untyped-def]
     return False
 
 
-@kernel
+@bare
 def forward_words(words, begins, first, last, rows, initial, message, tape, written):  # type: ignore[no-untyped-def]
     """Carry a forward message through words ``first`` to ``last``; what it gives to the rows of every word is noted
     on ``tape`` from ``written`` on.
@@ -143,7 +143,7 @@ def forward_words(words, begins, first, last, rows, initial, message, tape, writ
     return gained, last, written
 
 
-@kernel
+@bare
 def count_words(words, begins, departure, first, last, rows, ones, message, tape, written, ending, sums):  # type: ignore[no-untyped-def]
     """Add the outer products of words ``last - 1`` down to ``first`` to ``sums``, with the backward message, which is
     carried along; ``written`` is where the tape of these words ends.
@@ -189,7 +189,7 @@ def count_words(words, begins, departure, first, last, rows, ones, message, tape
     return lost
 
 
-@kernel
+@bare
 def backward_words(words, begins, first, last, rows, ones, message, ending):  # type: ignore[no-untyped-def]
     """Carry the backward message of `count_words` from after word ``last - 1`` to before word ``first``."""
     starts, states, numbers, _ = rows
@@ -208,7 +208,7 @@ def backward_words(words, begins, first, last, rows, ones, message, ending):  # 
             store(message, 0, multiply(load(message, 0, ones), 1.0 / mass))
 
 
-@kernel
+@bare
 def tell_apart(parents, lasts, matrices, rows, outer, by_symbol):  # type: ignore[no-untyped-def]
     """Give what was summed by word to the symbols that it is made of: ``by_symbol`` (symbols, n, width).
 
@@ -235,7 +235,7 @@ def tell_apart(parents, lasts, matrices, rows, outer, by_symbol):  # type: ignor
                 by_symbol[word, states[row], j] += outer[row, j]
 
 
-@inlined
+@bare_inlined
 def zero(like):  # type: ignore[no-untyped-def]
     """A message of zeros, as wide as another."""
     for j in range(len(like)):
@@ -243,7 +243,7 @@ def zero(like):  # type: ignore[no-untyped-def]
     return like
 
 
-@inlined
+@bare_inlined
 def add_multiple(message, factor, numbers, row):  # type: ignore[no-untyped-def]
     """``message + factor * numbers[row]``."""
     for j in range(len(message)):
@@ -251,7 +251,7 @@ def add_multiple(message, factor, numbers, row):  # type: ignore[no-untyped-def]
     return message
 
 
-@inlined
+@bare_inlined
 def product(message, numbers, row):  # type: ignore[no-untyped-def]
     """``message @ numbers[row]``."""
     a, b, c, d = 0.0, 0.0, 0.0, 0.0
@@ -263,7 +263,7 @@ def product(message, numbers, row):  # type: ignore[no-untyped-def]
     return (a + b) + (c + d)
 
 
-@inlined
+@bare_inlined
 def add_to(sums, row, factor, message):  # type: ignore[no-untyped-def]
     """``sums[row] += factor * message``."""
     more = message
@@ -273,7 +273,7 @@ def add_to(sums, row, factor, message):  # type: ignore[no-untyped-def]
         sums[row, j] = more[j]
 
 
-@inlined
+@bare_inlined
 def multiply(message, factor):  # type: ignore[no-untyped-def]
     """A message times a number."""
     for j in range(len(message)):
@@ -281,7 +281,7 @@ def multiply(message, factor):  # type: ignore[no-untyped-def]
     return message
 
 
-@inlined
+@bare_inlined
 def add(message):  # type: ignore[no-untyped-def]
     """The sum of a message."""
     total = 0.0
@@ -290,7 +290,7 @@ def add(message):  # type: ignore[no-untyped-def]
     return total
 
 
-@inlined
+@bare_inlined
 def load(vectors, row, like):  # type: ignore[no-untyped-def]
     """A row as a message of the width of another."""
     for j in range(len(like)):
@@ -298,7 +298,7 @@ def load(vectors, row, like):  # type: ignore[no-untyped-def]
     return like
 
 
-@inlined
+@bare_inlined
 def store(vectors, row, message):  # type: ignore[no-untyped-def]
     """A message as a row."""
     for j in range(len(message)):

@@ -52,13 +52,17 @@ _WORK_PER_THREAD = 1 << 23
 """Multiplications below which a second thread costs more than it saves."""
 
 _STEP_COST = 100
-"""What a step costs apart from its multiplications, in multiplications of a dense matrix."""
+"""What a step costs apart from its multiplications, in multiplications of a dense matrix (.4 ns here); as the others
+below, by the time of passes over models of 12 to 200 states with 2 to 12 entries a row."""
 
-_STATE_COST, _ENTRY_COST = 8, 4
+_STATE_COST, _ENTRY_COST = 4, 9
 """The same for a state and for an entry, where all entries that are not zero are read."""
 
-_LISTED_STATE_COST, _LISTED_ENTRY_COST = 80, 5
+_LISTED_STATE_COST, _LISTED_ENTRY_COST = 110, 5
 """The same where only those are read that leave states which are possible, by list."""
+
+_FEW_ENTRIES = 1 / 4
+"""Share of the entries above which whole matrices are faster, however few states are possible at a time."""
 
 _IN_REGISTERS = 8
 """States up to which dense messages are held in registers, and no list of entries is faster."""
@@ -115,11 +119,12 @@ def expected_counts(
     if after is not None:
         factors, events = factors.with_event(after), events.followed_by_one()
     options = _Options(emission == "departure" and not log.tells_endings, block_length, threads)
-    actions = len(parameters.transitions)
+    actions, found = len(parameters.transitions), None
     visited = factors.visited(parameters.transitions, events.frequencies)
-    if _is_sparse(parameters.n_states, visited):
+    if _may_be_sparse(parameters.n_states, visited):
         matrices = _gathered(parameters.transitions, parameters.transitions != 0, factors)
         found = _entry_totals(matrices, parameters.initial, events, visited, options)
+    if found is not None:
         tallies = _entries_by_use(matrices, factors.actions, actions, found)
     else:
         updates = _updates(parameters.transitions, factors)
@@ -154,7 +159,7 @@ def _goes_by_words(parameters: Parameters, log: EncodedLog, factors: _Factors) -
     if not may_be_worth_it(events, states, len(log.pair_counts)):
         return False
     visited = factors.visited(parameters.transitions, log.pair_counts)
-    return not _is_sparse(states, visited) and are_worth_it(log.words, events)
+    return not _may_be_sparse(states, visited) and are_worth_it(log.words, events)
 
 
 def _by_words(
@@ -280,9 +285,10 @@ def _factors(parameters: Parameters, log: EncodedLog, emission: Emission) -> _Fa
     return _Factors(log.pair_actions, left, reached)
 
 
-def _is_sparse(states: int, visited: float) -> bool:
-    """Whether reading entries is faster than whole matrices, if a step's matrix has so many entries on average."""
-    return states > _IN_REGISTERS and _STATE_COST * states + _ENTRY_COST * visited < states**2 + _STEP_COST
+def _may_be_sparse(states: int, visited: float) -> bool:
+    """Whether reading entries may be faster than whole matrices, if a step's matrix has so many entries on average: it
+    depends on how many states are possible at a time."""
+    return states > _IN_REGISTERS and visited < _FEW_ENTRIES * states**2
 
 
 def _updates(transitions: Floats, factors: _Factors) -> Floats:
@@ -411,12 +417,13 @@ def run_passes(
     """
     options = _Options(last_move_unseen, block_length, threads)
     events = _Events(symbols, begins, frequencies)
-    visited = float(np.count_nonzero(updates, axis=(1, 2)) @ frequencies / len(symbols))
-    if not _is_sparse(len(initial), visited):
+    visited, found = float(np.count_nonzero(updates, axis=(1, 2)) @ frequencies / len(symbols)), None
+    if _may_be_sparse(len(initial), visited):
+        places = np.nonzero(updates)
+        matrices = SymbolEntries(places[0], places[1], places[2], updates[places], updates.shape[:2])
+        found = _entry_totals(matrices, initial, events, visited, options)
+    if found is None:
         return _dense_totals(updates, initial, events, options)
-    places = np.nonzero(updates)
-    matrices = SymbolEntries(places[0], places[1], places[2], updates[places], updates.shape[:2])
-    found = _entry_totals(matrices, initial, events, visited, options)
     joint = np.zeros_like(updates)
     joint[places] = found.joint
     return Totals(joint, *found[1:])
@@ -437,7 +444,7 @@ def _dense_totals(
     padded[:, :n, :n] = updates
     ahead = Operators(padded, nothing, nothing, nothing, np.zeros(0))
     back = ahead._replace(dense=np.ascontiguousarray(padded.transpose(0, 2, 1)))
-    cost = _STEP_COST + float(n**2)
+    cost = _dense_cost(n)
     passes = FullPasses(
         ahead,
         back,
@@ -456,14 +463,19 @@ def _dense_totals(
     return Totals(joint, sums.last[:, :n], sums.first[0, :n], log_likelihood, work)
 
 
+def _dense_cost(states: int) -> float:
+    return _STEP_COST + float(states**2)
+
+
 def _entry_totals(
     matrices: SymbolEntries,
     initial: Floats,
     events: _Events,
     visited: float,
     options: _Options,
-) -> _EntryTotals:
-    """By lists of the states that are possible, unless they are so many that reading all entries is faster."""
+) -> _EntryTotals | None:
+    """By lists of the states that are possible, unless they are so many that reading all entries is faster; None if
+    whole matrices are."""
     n = len(initial)
     cost = _STEP_COST + _STATE_COST * n + _ENTRY_COST * visited
     common: dict[str, Any] = {
@@ -475,6 +487,8 @@ def _entry_totals(
     passes: Passes
     passes = listed = ListedPasses(_entries(matrices), initial, events.symbols, events.begins, **common)
     listed_cost = _STEP_COST + listed.activity() * (_LISTED_STATE_COST + _LISTED_ENTRY_COST * visited / n)
+    if min(listed_cost, cost) > _dense_cost(n):
+        return None
     if listed_cost > cost:
         passes = FullPasses(*_entry_operators(matrices), initial, events.symbols, events.begins, **common)
     work = len(events.symbols) * min(cost, listed_cost)

@@ -171,7 +171,8 @@ class FullPasses:
         from unlatch.kernels import em, em_small
 
         n = -(-len(initial) // 4) * 4
-        small = len(ahead.dense) > 0 and n in em_small.WIDTHS
+        self._symbols = len(ahead.dense)
+        small = self._symbols > 0 and n in em_small.WIDTHS
         form = tuple if small else np.asarray
         kept = len(symbols) * n <= KEPT_NUMBERS
         self._kernels: Any = em_small if small else em
@@ -238,7 +239,9 @@ class FullPasses:
         return self._count(message, 0, self._blocks // 2, sums)
 
     def _count(self, message: Floats, first: int, last: int, sums: Any) -> Iterator[int]:
-        workspace = np.empty((self._length + 1, self._n))
+        from unlatch.kernels.em import empty_workspace
+
+        workspace = empty_workspace(self._length, self._symbols, self._n)
         for begin, end in reversed(_ranges(first, last, self._work)):
             checkpoint()
             yield self._kernels.count_blocks(
@@ -404,9 +407,9 @@ class ListedPasses:
     def backward(self, message: Any) -> Iterator[bool]:
         from unlatch.kernels.em_sparse import backward_steps
 
-        origins = self._origins()
+        origins, scratch = self._origins(), np.empty(self._n)
         for begin, end in reversed(_ranges(self._middle, self._total, self._step_cost)):
-            yield backward_steps(self._entries, origins, self._steps, begin, end, message)
+            yield backward_steps(self._entries, origins, self._steps, begin, end, message, scratch)
 
     def _origins(self) -> Any:
         """The entries by the state that they lead to."""
