@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from unlatch.kernels._jit import kernel
+from unlatch.kernels._jit import bare, bare_inlined
 
 _GONE = 1e-250
 """A belief below is zero. Messages are at most one over the belief, and must stay finite."""
@@ -54,7 +54,7 @@ class Beliefs(NamedTuple):
     probability: Any
 
 
-@kernel
+@bare
 def filter_steps(moves, initial, steps, beliefs, begin, end):  # type: ignore[no-untyped-def]
     """Note the beliefs after steps ``begin`` to ``end``, from the one before the first.
 
@@ -88,7 +88,7 @@ def filter_steps(moves, initial, steps, beliefs, begin, end):  # type: ignore[no
     return end
 
 
-@kernel
+@bare
 def score_blocks(  # type: ignore[no-untyped-def]
     moves, rows, roots, steps, beliefs, length, reach, first, last, message, counts, scores
 ):
@@ -101,15 +101,18 @@ def score_blocks(  # type: ignore[no-untyped-def]
     begins = steps.begins
     for block in range(first, last):
         begin, end = block * length, min(block * length + length, begins.shape[0])
-        counts[:] = 0.0
+        for c in range(counts.shape[0]):
+            counts[c] = 0.0
         now = 0
         for t in range(end - 1, begin - 1, -1):
             if t == end - 1 or begins[t + 1]:
-                message[now, :] = 1.0
+                for i in range(message.shape[1]):
+                    message[now, i] = 1.0
             step_back(moves, steps, beliefs, t, message, now, counts)
             now = 1 - now
         if not begins[begin]:
-            message[now, :] -= 1.0
+            for i in range(message.shape[1]):
+                message[now, i] -= 1.0
             for t in range(begin - 1, max(begin - reach, beliefs.origin) - 1, -1):
                 if forgotten(beliefs.before, t + 1 - beliefs.origin, message, now):
                     break
@@ -120,7 +123,7 @@ def score_blocks(  # type: ignore[no-untyped-def]
         write_scores(counts, rows, roots, scores, block - first)
 
 
-@kernel
+@bare_inlined
 def step_back(moves, steps, beliefs, t, message, now, counts):  # type: ignore[no-untyped-def]
     """Carry ``message[now]`` from after step ``t`` to before it, as ``message[1 - now]``, and count its moves."""
     r = t - beliefs.origin
@@ -146,7 +149,7 @@ def step_back(moves, steps, beliefs, t, message, now, counts):  # type: ignore[n
         message[1 - now, i] = total
 
 
-@kernel
+@bare_inlined
 def forgotten(before, r, message, now):  # type: ignore[no-untyped-def]
     """Whether the difference of two messages says nothing about the states any more."""
     total = 0.0
@@ -155,7 +158,7 @@ def forgotten(before, r, message, now):  # type: ignore[no-untyped-def]
     return total < _FORGOTTEN
 
 
-@kernel
+@bare_inlined
 def write_scores(counts, rows, roots, scores, b):  # type: ignore[no-untyped-def]
     """Half the score: of a row with counts n and roots x of its probabilities, n / x - x * sum(n)."""
     for row in range(rows.shape[0] - 1):
