@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from unlatch.kernels._jit import kernel
+from unlatch.kernels._jit import bare, kernel
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -79,7 +79,7 @@ class Tree(NamedTuple):
     values: Floats  # (nodes, actions): mean return
 
 
-@kernel
+@bare
 def uniform(random):  # type: ignore[no-untyped-def]
     """The next number in [0, 1) of a xoroshiro128 stream, whose two words are advanced in place.
 
@@ -95,14 +95,14 @@ def uniform(random):  # type: ignore[no-untyped-def]
     return fraction - 1.0 if fraction >= 1.0 else fraction
 
 
-@kernel
+@bare
 def copy_into(target, source):  # type: ignore[no-untyped-def]
     """``target[:] = source``, which numba takes seconds to compile."""
     for i in range(target.shape[0]):
         target[i] = source[i]
 
 
-@kernel
+@bare
 def draw_cumulative(cumulative, chance):  # type: ignore[no-untyped-def]
     """Index drawn from cumulative weights; never one of zero weight.
 
@@ -116,7 +116,7 @@ def draw_cumulative(cumulative, chance):  # type: ignore[no-untyped-def]
     return index
 
 
-@kernel
+@bare
 def draw_weights(weights, chance):  # type: ignore[no-untyped-def]
     """Index drawn from weights that sum to one; never one of zero weight."""
     last = 0
@@ -130,7 +130,7 @@ def draw_weights(weights, chance):  # type: ignore[no-untyped-def]
     return last
 
 
-@kernel
+@bare
 def project(weights):  # type: ignore[no-untyped-def]
     """Move ``weights`` (in place) to the nearest distribution whose support is where they are positive.
 
@@ -168,7 +168,7 @@ def project(weights):  # type: ignore[no-untyped-def]
     return True
 
 
-@kernel
+@bare
 def advance(updates, final, belief, action, observation, after):  # type: ignore[no-untyped-def]
     """Write the belief after one step to ``after``; False if the step is impossible under ``belief``.
 
@@ -196,7 +196,7 @@ def advance(updates, final, belief, action, observation, after):  # type: ignore
     return True
 
 
-@kernel
+@bare
 def cell_masses(labels, final, belief, masses):  # type: ignore[no-untyped-def]
     """Probability of every cell under ``belief``, projected; False if no cell has any."""
     for c in range(masses.shape[0]):
@@ -206,7 +206,7 @@ def cell_masses(labels, final, belief, masses):  # type: ignore[no-untyped-def]
     return project(masses)
 
 
-@kernel
+@bare
 def restrict(labels, final, belief, cell):  # type: ignore[no-untyped-def]
     """Condition ``belief`` (in place) on a cell; False if its mass is lost in cancellation."""
     mass = 0.0
@@ -224,7 +224,7 @@ def restrict(labels, final, belief, cell):  # type: ignore[no-untyped-def]
     return True
 
 
-@kernel
+@bare
 def draw_row(table, action, state, chance):  # type: ignore[no-untyped-def]
     """`draw_cumulative` of ``table[action, state]``, without the view, which costs more than the drawing."""
     target = chance * table[action, state, table.shape[2] - 1] * _BELOW_ONE
@@ -234,7 +234,7 @@ def draw_row(table, action, state, chance):  # type: ignore[no-untyped-def]
     return index
 
 
-@kernel
+@bare
 def draw_following(following, action, observation, state, chance):  # type: ignore[no-untyped-def]
     """`draw_cumulative` of ``following[action, observation, state]``, without the view."""
     target = chance * following[action, observation, state, following.shape[3] - 1] * _BELOW_ONE
@@ -244,7 +244,7 @@ def draw_following(following, action, observation, state, chance):  # type: igno
     return index
 
 
-@kernel
+@bare
 def draw_mixture(updates, final, shows, action, belief, chances, after, random):  # type: ignore[no-untyped-def]
     """Draw an observation from the projected mixture under ``belief``, and advance it (in place) by the step.
 
@@ -266,7 +266,7 @@ def draw_mixture(updates, final, shows, action, belief, chances, after, random):
     return observation
 
 
-@kernel
+@bare
 def step_belief(problem, action, belief, masses, chances, after, random):  # type: ignore[no-untyped-def]
     """One step of a whole belief (in place): (observation, reward).
 
@@ -298,7 +298,7 @@ def step_belief(problem, action, belief, masses, chances, after, random):  # typ
     return observation, reward
 
 
-@kernel
+@bare
 def link_node(tree, parent, action, symbol):  # type: ignore[no-untyped-def]
     """Append a node below (parent, action), at the head of its list; returns its index."""
     node = tree.size[0]
@@ -313,7 +313,7 @@ def link_node(tree, parent, action, symbol):  # type: ignore[no-untyped-def]
     return node
 
 
-@kernel
+@bare
 def new_node(tree, parent, action, symbol):  # type: ignore[no-untyped-def]
     """Append a node that was never visited; returns its index."""
     node = link_node(tree, parent, action, symbol)
@@ -324,7 +324,7 @@ def new_node(tree, parent, action, symbol):  # type: ignore[no-untyped-def]
     return node
 
 
-@kernel
+@bare
 def find_child(child, sibling, symbol, node, action, observation):  # type: ignore[no-untyped-def]
     """The child of ``node`` by (action, observation), or -1."""
     found = child[node, action]
@@ -333,7 +333,7 @@ def find_child(child, sibling, symbol, node, action, observation):  # type: igno
     return found
 
 
-@kernel
+@bare
 def choose(visits, values, node, legal, exploration, logarithmic, random):  # type: ignore[no-untyped-def]
     """The action to explore: an untried one if any, else the largest value plus bonus; ties by lot."""
     total = 0
@@ -368,7 +368,7 @@ def choose(visits, values, node, legal, exploration, logarithmic, random):  # ty
     return best
 
 
-@kernel
+@bare
 def roll_out_state(moves, expected, legal, steps, discount, state, total, weight, random):  # type: ignore[no-untyped-def]
     """Act at random from a hidden state: (discounted sum of rewards, next weight, last reward, state).
 
@@ -385,7 +385,7 @@ def roll_out_state(moves, expected, legal, steps, discount, state, total, weight
     return total, weight, reward, state
 
 
-@kernel
+@bare
 def roll_out_belief(problem, steps, discount, belief, total, weight, masses, chances, after, random):  # type: ignore[no-untyped-def]
     """Act at random from a whole belief, which is advanced in place: (discounted sum of rewards, next weight, last
     reward, last observation, which is negative where nothing can follow)."""
@@ -402,7 +402,7 @@ def roll_out_belief(problem, steps, discount, belief, total, weight, masses, cha
     return total, weight, reward, observation
 
 
-@kernel
+@bare
 def back_up(visits, values, nodes, actions, rewards, length, tail, discount):  # type: ignore[no-untyped-def]
     """Average the return from every node of the path on into its action's value."""
     for i in range(length - 1, -1, -1):
@@ -413,7 +413,7 @@ def back_up(visits, values, nodes, actions, rewards, length, tail, discount):  #
         values[node, action] += (tail - values[node, action]) / visits[node, action]
 
 
-@kernel
+@bare
 def leaf_value(leaves, belief):  # type: ignore[no-untyped-def]
     """The largest product of ``belief`` with a row of ``leaves``."""
     highest = -np.inf
@@ -509,7 +509,7 @@ def search(problem, settings, tree, belief, simulations, random):  # type: ignor
     tree.closing[1] += simulations
 
 
-@kernel
+@bare
 def decide(tree, legal, expected, belief, values, random):  # type: ignore[no-untyped-def]
     """The legal action of the largest mean return at the root, ties by lot; fills ``values``.
 
@@ -545,7 +545,7 @@ def decide(tree, legal, expected, belief, values, random):  # type: ignore[no-un
     return best
 
 
-@kernel
+@bare
 def new_root(tree):  # type: ignore[no-untyped-def]
     """Forget every node and begin with an empty root."""
     tree.size[0] = 0
@@ -597,7 +597,7 @@ def keep_subtree(tree, settings, action, observation):  # type: ignore[no-untype
     tree.closing[1] = 0.0
 
 
-@kernel
+@bare
 def advance_real(updates, final, belief, action, going_on, ended, after):  # type: ignore[no-untyped-def]
     """Write the belief after a real step to ``after``: the code of the event that it took to be, or -1 if neither is
     possible. An episode that may go on does, since somebody tells of it."""
