@@ -40,7 +40,6 @@ from unlatch.learn.likelihood.split_merge import (
     without_unvisited,
 )
 from unlatch.learn.likelihood.starts import (
-    DENSE_STATES,
     climb_or_open,
     completed,
     opened,
@@ -50,6 +49,7 @@ from unlatch.learn.likelihood.starts import (
     smoothed,
     with_endings,
     with_one_end,
+    zeros_save_time,
 )
 from unlatch.learn.significance import USED
 
@@ -633,7 +633,7 @@ class _Search:
             stage=f"searching ({start.n_states} states{best or ''})",
         )
         self.work += ascent.passes * ascent.counts.work
-        return tidied(ascent) if start.n_states > DENSE_STATES else ascent
+        return tidied(ascent) if zeros_save_time(start) else ascent
 
     def _record(self, ascent: Ascent) -> Candidate:
         self.work += _JUDGING_PASSES * ascent.counts.work

@@ -29,10 +29,15 @@ __all__ = [
     "smoothed",
     "with_endings",
     "with_one_end",
+    "zeros_save_time",
 ]
 
 DENSE_STATES = 8
 """States up to which zeros do not make passes faster."""
+
+_MOSTLY = 0.5
+"""Share of the transitions that a model uses above which they do not either, whatever its states: passes go by whole
+matrices then."""
 
 _TRIALS = 3
 _GROWN = 2.0
@@ -209,16 +214,23 @@ def climb_or_open(start: Parameters, likelihood: Likelihood, **options: Any) -> 
     return climb(smoothed(start, likelihood.log), likelihood, **options)
 
 
+def zeros_save_time(parameters: Parameters) -> bool:
+    """Whether passes over a log are faster for the zeros of a model. Where they are not, none should be set before a
+    model is judged by them: in a noisy system a climb leaves entries near zero on its way that are not."""
+    used = np.count_nonzero(parameters.transitions) / parameters.transitions.size
+    return parameters.n_states > DENSE_STATES and used <= _MOSTLY
+
+
 def reopened(parameters: Parameters, likelihood: Likelihood) -> Parameters:
     """The model with those of its zeros open that the log may want to use.
 
     All are opened a little, and a few passes of EM tell: an entry grows in each of them exactly if the likelihood rises
     with it. Those that do not grow enough are closed again. A pass with all zeros open is dear: with many states only
-    as much of the log is asked, from its beginning, as `_TRIAL_WORK` allows. With few states, where a zero saves no
-    time, all stay open.
+    as much of the log is asked, from its beginning, as `_TRIAL_WORK` allows. Where zeros save no time, all stay open:
+    where much is hidden EM takes hundreds of passes to show what it wants.
     """
     opening = smoothed(parameters, likelihood.log)
-    if parameters.n_states <= DENSE_STATES:
+    if not zeros_save_time(parameters):
         return opening
     part = replace(likelihood, log=likelihood.log.head(_TRIAL_WORK // parameters.n_states**2))
     current = opening
