@@ -97,6 +97,7 @@ def main() -> None:
     )
     parser.add_argument("--models", type=Path, help="folder of the .POMDP files of seeds")
     parser.add_argument("--steps", type=int, help="of seeds, dense, rules and speed instead of their own")
+    parser.add_argument("--systems", nargs="+", metavar="NAME", help="some systems of seeds and speed alone")
     parser.add_argument("--against", type=Path, help="src folder of another checkout, for speed")
     parser.add_argument(
         "--threads", type=int, default=1, help="of every library, for speed; 0 leaves it to them"
@@ -138,7 +139,12 @@ def _own(group: str, arguments: argparse.Namespace) -> list[dict[str, Any]]:
             print("seeds: without --models no classic files", file=sys.stderr)
         settings = {"code": code_digest(), "benchmark": digest(efficiency_units, systems_units)}
         study = Study(group, tuple(units), settings=settings)
-        chosen = [unit for unit in units if unit.parameters["seed"] < (arguments.at_most or len(units))]
+        chosen = [
+            unit
+            for unit in units
+            if unit.parameters["seed"] < (arguments.at_most or len(units))
+            and unit.parameters["system"] in (arguments.systems or [unit.parameters["system"]])
+        ]
     else:
         units_of_group: Callable[..., list[Unit]] = {
             "short": short_units, "dense": dense_units, "rules": rules_units,
@@ -416,6 +422,8 @@ def _speed(arguments: argparse.Namespace) -> None:
     print("|---|---|---|---|---|---|---|")
     repeats = min(SPEED_REPEATS, arguments.at_most or SPEED_REPEATS)
     for name, own in SPEED:
+        if name not in (arguments.systems or [name]):
+            continue
         steps = arguments.steps or own
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "log.npz"

@@ -58,8 +58,8 @@ def test_a_changed_system_is_told(learned):
 @pytest.mark.slow
 def test_an_unchanged_system_is_not_called_changed():
     alarms = 0
-    for seed in range(12):
-        first = learn_pomdp(simulate(TIGER, 4_000, rng=100 + seed), rng=0)
+    for seed in range(8):
+        first = learn_pomdp(simulate(TIGER, 2_000, rng=100 + seed), rng=0)
         alarms += "changed" in resume(first, simulate(TIGER, 1_500, rng=200 + seed)).diagnostics
     assert alarms <= 1
 
