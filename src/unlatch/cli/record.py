@@ -117,9 +117,11 @@ def function_of(text: str) -> Callable[[Any], Any]:
     path, colon, name = text.rpartition(":")
     if not colon or not name.isidentifier():
         raise UsageError(f"--observe takes FILE.py:FUNCTION, got {text[:80]!r}")
+    if not Path(path).is_file():
+        raise UsageError(f"--observe: there is no file {path[:200]}")
     spec = importlib.util.spec_from_file_location("observed", path)
-    if spec is None or spec.loader is None or not Path(path).is_file():
-        raise UsageError(f"--observe: {path[:200]} is no Python file")
+    if spec is None or spec.loader is None:
+        raise UsageError(f"--observe: {path[:200]} is no Python file; its name must end in .py")
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)

@@ -110,7 +110,7 @@ class Evidence:
             text += f"; about {self.steps_to_settle} more steps would settle it"
         if self.predictive_states not in (None, self.states):
             text += f"; {self.predictive_states} predict further steps better"
-        if np.isfinite(self.emission_gap):
+        if np.isfinite(self.emission_gap) and self.states > 1:  # one state is left and reached alike
             text += f"; emission: {self.emission}, by {self.emission_gap:.1f} nats"
         elif self.emissions_given_up:
             text += f"; emission: {self.emission}"
