@@ -32,6 +32,7 @@ from unlatch.learn.likelihood.parameters import (
     parameters_of,
 )
 from unlatch.learn.likelihood.refine import refine
+from unlatch.learn.likelihood.select_states import _Rivals
 from unlatch.learn.likelihood.split_merge import doubled_states, merge_gains, merged_states
 from unlatch.learn.likelihood.starts import (
     DENSE_STATES,
@@ -42,6 +43,7 @@ from unlatch.learn.likelihood.starts import (
     single_state,
     smoothed,
     with_endings,
+    zeros_save_time,
 )
 from unlatch.learn.likelihood.zeros import maximize, simplest
 
@@ -181,6 +183,33 @@ def test_opened_and_smoothed_make_room() -> None:
     assert (room.observations.sum(axis=1)[log.seen > 0] > 0).all()
     expected_counts(smoothed(closed, log), log)  # would raise if a step were impossible
     assert single_state(log).observations.shape == (3, 1, 6)
+
+
+def test_zeros_of_a_part_of_the_log_are_opened_where_all_of_it_uses_them() -> None:
+    true = POMDP([[[0.9, 0.1], [0.02, 0.98]]], [[[0.8, 0.2], [0.1, 0.9]]], [1.0, 0.0], "arrival")
+    likelihood = Likelihood.of(simulate(true, 20_000, rng=0), "arrival")
+    wrong = replace(parameters_of(true), transitions=np.array([[[0.9, 0.1], [0.0, 1.0]]]))
+    rivals = object.__new__(_Rivals)
+    rivals.likelihood = likelihood
+    found = rivals._climbed_there(judged(evaluated(wrong, likelihood), likelihood))
+    best = judged(maximize(parameters_of(true), likelihood), likelihood)
+    assert found.score == pytest.approx(best.score, abs=0.1)
+    assert found.parameters.transitions[0, 1, 0] == pytest.approx(0.02, abs=0.01)
+
+
+def test_a_mostly_used_model_keeps_no_zero_of_the_search() -> None:
+    """They save no time there, and EM is too slow to tell in three passes that one is wrong."""
+    rng = np.random.default_rng(0)
+    true = POMDP(rng.dirichlet(np.ones(9), (1, 9)), rng.dirichlet(np.ones(3), (1, 9)), np.ones(9) / 9)
+    likelihood = Likelihood.of(simulate(true, 500, rng=0), "departure")
+    dense = parameters_of(true)
+    transitions = dense.transitions.copy()
+    transitions[0, 0, :4] = 0.0
+    mostly = replace(dense, transitions=transitions / transitions.sum(axis=2, keepdims=True))
+    assert not zeros_save_time(mostly)
+    assert (reopened(mostly, likelihood).transitions > 0).all()
+    few = replace(dense, transitions=np.eye(9)[None] * 0.5 + np.roll(np.eye(9), 1, axis=1)[None] * 0.5)
+    assert zeros_save_time(few)
 
 
 def test_learn_pomdp_refined_beats_the_spectral_model() -> None:

@@ -2,7 +2,7 @@
 
 The compiler makes vector instructions of a loop as well, but of one whose length it does not know only for sixteen
 numbers at a time, and the rest goes one by one: with 9 to 40 states the rest is much of it. Here the instructions are
-written down. Arrays are contiguous, and rows have a multiple of four numbers, none of which is looked at twice.
+written down. Arrays are contiguous, and rows have a multiple of four numbers.
 Where kernels are plain Python, so are these.
 """
 

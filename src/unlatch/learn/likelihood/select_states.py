@@ -44,7 +44,7 @@ from unlatch.learn.state_order import canonical_order
 __all__ = ["Selection", "returned_model", "select_states"]
 
 _FIRST_SAMPLE = 300_000
-"""Steps on which zeros are judged, unless the search needed more; a longer log then only sharpens the numbers."""
+"""Steps on which zeros are judged at first, unless the search needed more."""
 
 _RANDOM_STARTS = 8
 """Climbs from random models for a number of states that was asked for and that the search has not seen."""
@@ -357,7 +357,7 @@ class _Rivals:
         )
 
     def move_to(self, likelihood: Likelihood) -> None:
-        """Climb the best and its strongest rival on more of the log, with the zeros that they have."""
+        """Climb the best and its strongest rival on more of the log."""
         self.likelihood = likelihood
         first, *others = sorted(self.finished.values(), key=lambda found: -found.score)[:2]
         self.best = self._as_visited(self._climbed_there(first))
@@ -366,7 +366,18 @@ class _Rivals:
             self._add(self._climbed_there(other))
 
     def _climbed_there(self, candidate: Candidate) -> Candidate:
-        return judged(maximize(candidate.parameters, self.likelihood), self.likelihood)
+        """With the zeros that it has; or with others, where there is more evidence for the model without them: less of
+        the log may have had no use for what all of it uses. A log in files is not asked: that would double the passes.
+        """
+        likelihood = self.likelihood
+        closed = judged(maximize(candidate.parameters, likelihood), likelihood)
+        settled = closed.parameters.dense or closed.log_likelihood > -_NOTHING
+        if settled or likelihood.sample is not likelihood:
+            return closed
+        ajar = judged(maximize(reopened(closed.parameters, likelihood), likelihood), likelihood)
+        if ajar.score <= closed.score:
+            return closed
+        return max(closed, simplest(ajar.ascent, likelihood), key=lambda found: found.score)
 
 
 def _evidence(rivals: _Rivals, contenders: list[_Contender], *, fixed: bool) -> Evidence:
