@@ -56,6 +56,10 @@ _FOR_THE_CLIMB = 0.8
 _CLOSE = 20.0
 """Nats that a longer climb and the zeros of a model may still make up for: within them a hypothesis is climbed too."""
 
+_OPENING_PASSES, _FURTHER_PASSES = 30, 100
+"""Passes with the zeros of a model open, and how many more at the pace of the last must get it to where it is with
+them: a climb from zeros that are right gains little, and that slowly."""
+
 _NOTHING = 1.0
 """Nats of the log left to explain that are not worth opening zeros for."""
 
@@ -374,7 +378,11 @@ class _Rivals:
         settled = closed.parameters.dense or closed.log_likelihood > -_NOTHING
         if settled or likelihood.sample is not likelihood:
             return closed
-        ajar = judged(maximize(reopened(closed.parameters, likelihood), likelihood), likelihood)
+        start = reopened(closed.parameters, likelihood)
+        ajar = judged(climb_or_open(start, likelihood, passes=_OPENING_PASSES, stage="refining"), likelihood)
+        if ajar.score + _FURTHER_PASSES * ajar.ascent.pace <= closed.score:
+            return closed
+        ajar = judged(maximize(ajar.parameters, likelihood), likelihood)
         if ajar.score <= closed.score:
             return closed
         return max(closed, simplest(ajar.ascent, likelihood), key=lambda found: found.score)

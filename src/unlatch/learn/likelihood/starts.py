@@ -218,7 +218,7 @@ def zeros_save_time(parameters: Parameters) -> bool:
     """Whether passes over a log are faster for the zeros of a model. Where they are not, none should be set before a
     model is judged by them: in a noisy system a climb leaves entries near zero on its way that are not."""
     used = np.count_nonzero(parameters.transitions) / parameters.transitions.size
-    return parameters.n_states > DENSE_STATES and used <= _MOSTLY
+    return bool(parameters.n_states > DENSE_STATES and used <= _MOSTLY)
 
 
 def reopened(parameters: Parameters, likelihood: Likelihood) -> Parameters:
