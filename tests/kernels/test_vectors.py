@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from unlatch.kernels import _vectors
+from unlatch.kernels import vectors as code
 
 SIZES = (4, 8, 12, 16, 20, 28, 32, 36, 52)
 """With and without columns that are left over from groups of sixteen."""
@@ -16,30 +16,30 @@ SIZES = (4, 8, 12, 16, 20, 28, 32, 36, 52)
 
 @njit
 def times_matrix(vectors, source, target, matrices, k):  # type: ignore[no-untyped-def]
-    return _vectors.times_matrix(vectors, source, target, matrices, k)
+    return code.times_matrix(vectors, source, target, matrices, k)
 
 
 @njit
 def inner_product(left, r, right, q):  # type: ignore[no-untyped-def]
-    return _vectors.inner_product(left, r, right, q)
+    return code.inner_product(left, r, right, q)
 
 
 @njit
 def scaled_copy(target, k, w, source, r, weight):  # type: ignore[no-untyped-def]
-    _vectors.scaled_copy(target, k, w, source, r, weight)
+    code.scaled_copy(target, k, w, source, r, weight)
 
 
 @njit
 def add_outer_products(sums, k, ahead, behind):  # type: ignore[no-untyped-def]
-    _vectors.add_outer_products(sums, k, ahead, behind)
+    code.add_outer_products(sums, k, ahead, behind)
 
 
 COMPILED = times_matrix, inner_product, scaled_copy, add_outer_products
 PLAIN = (
-    _vectors._plain_times_matrix,
-    _vectors._plain_inner_product,
-    _vectors._plain_scaled_copy,
-    _vectors._plain_add_outer_products,
+    code.plain_times_matrix,
+    code.plain_inner_product,
+    code.plain_scaled_copy,
+    code.plain_add_outer_products,
 )
 
 
@@ -56,7 +56,7 @@ def test_they_equal_numpy(n: int, kind: tuple[Any, ...]) -> None:
     assert total == pytest.approx(vectors[0].sum(), rel=1e-14)
     assert inner(vectors, 1, before, 2) == pytest.approx(before[1] @ before[2], rel=1e-14)
 
-    ahead, behind = rng.random((2, 5, _vectors.QUEUED, n))
+    ahead, behind = rng.random((2, 5, code.QUEUED, n))
     expected = ahead.copy()
     expected[4, 1] = 0.3 * before[2]
     scaled(ahead, np.uint32(4), 1, before, 2, 0.3)

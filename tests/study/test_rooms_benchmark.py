@@ -71,7 +71,7 @@ def test_a_room_is_learned_beside_a_rival_and_the_result_is_kept(tmp_path: Path)
 @pytest.mark.slow
 @pytest.mark.compiled
 def test_the_empty_room_and_the_noisy_one_run(tmp_path: Path) -> None:
-    arguments = ["--at-most", "1", "--steps", "500", "--workers", "1"]
+    arguments = ["--at-most", "1", "--steps", "300", "--workers", "1"]
     assert "| empty | 0 |" in said(tmp_path, "rooms.py", "empty", *arguments)
     assert "## rooms-noisy" in said(tmp_path, "rooms.py", "3x4", "--noisy", *arguments)
 
@@ -100,7 +100,7 @@ def test_the_logs_of_systems_are_learned_with_a_seed(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.compiled
 def test_rules_are_reported_beside_what_is_learned(tmp_path: Path) -> None:
-    arguments = ["rules", "dense", "--at-most", "1", "--steps", "500", "--workers", "1"]
+    arguments = ["rules", "dense", "--at-most", "1", "--steps", "300", "--workers", "1"]
     printed = said(tmp_path, "efficiency.py", *arguments)
     assert "| Hannan–Quinn |" in printed
     assert "| learn_pomdp(log) |" in printed

@@ -177,13 +177,13 @@ main(sys.argv[1:])
 
 
 def test_an_interrupted_agent_stops_and_goes_on_from_its_folder(tmp_path: Path) -> None:
-    call = ["agent", "tiger", "--steps", "260", "--first", "200", "-o", str(tmp_path / "a")]
+    call = ["agent", "tiger", "--steps", "120", "--first", "80", "-o", str(tmp_path / "a")]
     done = python(WHILE_WORKING.format(signal="SIGINT", stage="searching"), *call, "--seed", "1")
     assert done.returncode == 130, done.stderr
     assert done.stdout == ""
-    assert len(unlatch.read_log(tmp_path / "a" / "log.npz")) == 200
+    assert len(unlatch.read_log(tmp_path / "a" / "log.npz")) == 80
     assert run(call) == 0
-    assert len(unlatch.read_log(tmp_path / "a" / "log.npz")) == 460
+    assert len(unlatch.read_log(tmp_path / "a" / "log.npz")) == 200
 
 
 def test_an_interrupted_solver_is_not_acted_on_but_kept(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from unlatch.kernels._jit import bare, bare_inlined
-from unlatch.kernels._vectors import QUEUED, add_outer_products, inner_product, scaled_copy, times_matrix
+from unlatch.kernels.vectors import QUEUED, add_outer_products, inner_product, scaled_copy, times_matrix
 
 _SMALL = 1e-30
 """Where a step leads to a message whose sum is below, the message before it is scaled to sum one."""

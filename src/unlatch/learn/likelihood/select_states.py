@@ -38,7 +38,14 @@ from unlatch.learn.likelihood.starts import (
     reopened,
     smoothed,
 )
-from unlatch.learn.likelihood.zeros import NO_DIFFERENCE, maximize, simplest, with_established_zeros
+from unlatch.learn.likelihood.zeros import (
+    EXPLAINED,
+    NO_DIFFERENCE,
+    climbed_on,
+    maximize,
+    simplest,
+    with_established_zeros,
+)
 from unlatch.learn.state_order import canonical_order
 
 __all__ = ["Selection", "returned_model", "select_states"]
@@ -55,13 +62,6 @@ _FOR_THE_CLIMB = 0.8
 
 _CLOSE = 20.0
 """Nats that a longer climb and the zeros of a model may still make up for: within them a hypothesis is climbed too."""
-
-_OPENING_PASSES, _FURTHER_PASSES = 30, 100
-"""Passes with the zeros of a model open, and how many more at the pace of the last must get it to where it is with
-them: a climb from zeros that are right gains little, and that slowly."""
-
-_NOTHING = 1.0
-"""Nats of the log left to explain that are not worth opening zeros for."""
 
 _TRIED = 3
 """Pairs of states whose merging is climbed from, to find the best model with a state fewer, and states whose splitting
@@ -210,7 +210,7 @@ def _finished(parameters: Parameters, sample: Likelihood) -> Candidate:
 def _explains_all(parameters: Parameters, sample: Likelihood) -> bool:
     """Whether nothing is left to gain by other numbers."""
     try:
-        return sample.counts(parameters).log_likelihood > -_NOTHING
+        return sample.counts(parameters).log_likelihood > -EXPLAINED
     except NumericalError:
         return False
 
@@ -364,28 +364,10 @@ class _Rivals:
         """Climb the best and its strongest rival on more of the log."""
         self.likelihood = likelihood
         first, *others = sorted(self.finished.values(), key=lambda found: -found.score)[:2]
-        self.best = self._as_visited(self._climbed_there(first))
+        self.best = self._as_visited(climbed_on(first, likelihood))
         self.finished = {self.best.n_states: self.best}
         for other in others:
-            self._add(self._climbed_there(other))
-
-    def _climbed_there(self, candidate: Candidate) -> Candidate:
-        """With the zeros that it has; or with others, where there is more evidence for the model without them: less of
-        the log may have had no use for what all of it uses. A log in files is not asked: that would double the passes.
-        """
-        likelihood = self.likelihood
-        closed = judged(maximize(candidate.parameters, likelihood), likelihood)
-        settled = closed.parameters.dense or closed.log_likelihood > -_NOTHING
-        if settled or likelihood.sample is not likelihood:
-            return closed
-        start = reopened(closed.parameters, likelihood)
-        ajar = judged(climb_or_open(start, likelihood, passes=_OPENING_PASSES, stage="refining"), likelihood)
-        if ajar.score + _FURTHER_PASSES * ajar.ascent.pace <= closed.score:
-            return closed
-        ajar = judged(maximize(ajar.parameters, likelihood), likelihood)
-        if ajar.score <= closed.score:
-            return closed
-        return max(closed, simplest(ajar.ascent, likelihood), key=lambda found: found.score)
+            self._add(climbed_on(other, likelihood))
 
 
 def _evidence(rivals: _Rivals, contenders: list[_Contender], *, fixed: bool) -> Evidence:

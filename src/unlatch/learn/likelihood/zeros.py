@@ -18,10 +18,18 @@ from unlatch.learn.likelihood.marginal import Candidate, complete_evidence, entr
 from unlatch.learn.likelihood.objective import Likelihood
 from unlatch.learn.likelihood.parameters import Parameters
 from unlatch.learn.likelihood.sparse_em import thrifty
-from unlatch.learn.likelihood.starts import DENSE_STATES, climb_or_open, opened
+from unlatch.learn.likelihood.starts import DENSE_STATES, climb_or_open, opened, reopened
 from unlatch.learn.significance import EXACT, UNSEEN
 
-__all__ = ["NO_DIFFERENCE", "Entry", "maximize", "simplest", "with_established_zeros"]
+__all__ = [
+    "EXPLAINED",
+    "NO_DIFFERENCE",
+    "Entry",
+    "climbed_on",
+    "maximize",
+    "simplest",
+    "with_established_zeros",
+]
 
 _RARELY_USED = 3.0
 """Expected uses below which an entry is tried as a zero at once, without asking for its standard error."""
@@ -37,6 +45,13 @@ is left open wrongly makes a model look worse than it is, and with it a runner-u
 NO_DIFFERENCE = 0.5
 """Nats below the most evidence found that further zeros may leave: an entry that the log does not use costs nothing and
 is better gone."""
+
+EXPLAINED = 1.0
+"""Nats of the log left to explain that are not worth opening zeros for."""
+
+_OPENING_PASSES, _FURTHER_PASSES = 30, 100
+"""Passes with the zeros of a model open, and how many more at the pace of the last must get it to where it is with
+them: a climb from zeros that are right gains little, and that slowly."""
 
 _NEGLIGIBLE = 1e-9
 
@@ -68,6 +83,26 @@ def simplest(whole: Ascent, likelihood: Likelihood, *, passes: int = 400) -> Can
             for simpler in _simplified(other, likelihood, passes):
                 best = max(best, simpler, key=lambda found: found.score)
     return best
+
+
+def climbed_on(candidate: Candidate, likelihood: Likelihood) -> Candidate:
+    """The maximum on more of the log than the model has seen: with the zeros that it has, or with others, where there
+    is more evidence for it without them. Less of the log may have had no use for what all of it uses.
+
+    A log in files is not asked about zeros: that would double the passes.
+    """
+    closed = judged(maximize(candidate.parameters, likelihood), likelihood)
+    settled = closed.parameters.dense or closed.log_likelihood > -EXPLAINED
+    if settled or likelihood.sample is not likelihood:
+        return closed
+    start = reopened(closed.parameters, likelihood)
+    ajar = judged(_climbed(start, likelihood, _OPENING_PASSES), likelihood)
+    if ajar.score + _FURTHER_PASSES * ajar.ascent.pace <= closed.score:
+        return closed
+    ajar = judged(maximize(ajar.parameters, likelihood), likelihood)
+    if ajar.score <= closed.score:
+        return closed
+    return max(closed, simplest(ajar.ascent, likelihood), key=lambda found: found.score)
 
 
 def with_established_zeros(ascent: Ascent) -> tuple[Parameters, int]:

@@ -18,7 +18,17 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
-__all__ = ["QUEUED", "add_outer_products", "inner_product", "scaled_copy", "times_matrix"]
+__all__ = [
+    "QUEUED",
+    "add_outer_products",
+    "inner_product",
+    "plain_add_outer_products",
+    "plain_inner_product",
+    "plain_scaled_copy",
+    "plain_times_matrix",
+    "scaled_copy",
+    "times_matrix",
+]
 
 _LANES = 4
 _COLUMNS = 4
@@ -135,28 +145,28 @@ def _add_outer_products(typing: Any, sums: Any, k: Any, ahead: Any, behind: Any)
 # --- where kernels are plain Python ----------------------------------------------------------------------
 
 
-def _plain_times_matrix(vectors: Any, source: Any, target: Any, matrices: Any, k: Any) -> Any:
+def plain_times_matrix(vectors: Any, source: Any, target: Any, matrices: Any, k: Any) -> Any:
     vectors[target] = vectors[source] @ matrices[k]
     return vectors[target].sum()
 
 
-def _plain_inner_product(left: Any, r: Any, right: Any, q: Any) -> Any:
+def plain_inner_product(left: Any, r: Any, right: Any, q: Any) -> Any:
     return left[r] @ right[q]
 
 
-def _plain_scaled_copy(target: Any, k: Any, w: Any, source: Any, r: Any, weight: Any) -> None:
+def plain_scaled_copy(target: Any, k: Any, w: Any, source: Any, r: Any, weight: Any) -> None:
     target[k, w] = weight * source[r]
 
 
-def _plain_add_outer_products(sums: Any, k: Any, ahead: Any, behind: Any) -> None:
+def plain_add_outer_products(sums: Any, k: Any, ahead: Any, behind: Any) -> None:
     sums[k] += ahead[k].T @ behind[k]
 
 
 _COMPILED = not config.DISABLE_JIT  # type: ignore[attr-defined]
-times_matrix: Any = intrinsic(_times_matrix) if _COMPILED else _plain_times_matrix
-inner_product: Any = intrinsic(_inner_product) if _COMPILED else _plain_inner_product
-scaled_copy: Any = intrinsic(_scaled_copy) if _COMPILED else _plain_scaled_copy
-add_outer_products: Any = intrinsic(_add_outer_products) if _COMPILED else _plain_add_outer_products
+times_matrix: Any = intrinsic(_times_matrix) if _COMPILED else plain_times_matrix
+inner_product: Any = intrinsic(_inner_product) if _COMPILED else plain_inner_product
+scaled_copy: Any = intrinsic(_scaled_copy) if _COMPILED else plain_scaled_copy
+add_outer_products: Any = intrinsic(_add_outer_products) if _COMPILED else plain_add_outer_products
 
 
 # --- instructions ----------------------------------------------------------------------------------------
