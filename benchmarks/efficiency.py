@@ -139,12 +139,9 @@ def _own(group: str, arguments: argparse.Namespace) -> list[dict[str, Any]]:
             print("seeds: without --models no classic files", file=sys.stderr)
         settings = {"code": code_digest(), "benchmark": digest(efficiency_units, systems_units)}
         study = Study(group, tuple(units), settings=settings)
-        chosen = [
-            unit
-            for unit in units
-            if unit.parameters["seed"] < (arguments.at_most or len(units))
-            and unit.parameters["system"] in (arguments.systems or [unit.parameters["system"]])
-        ]
+        asked = _asked([unit.parameters["system"] for unit in units], arguments)
+        units = [unit for unit in units if unit.parameters["system"] in asked]
+        chosen = [unit for unit in units if unit.parameters["seed"] < (arguments.at_most or len(units))]
     else:
         units_of_group: Callable[..., list[Unit]] = {
             "short": short_units, "dense": dense_units, "rules": rules_units,
@@ -152,6 +149,15 @@ def _own(group: str, arguments: argparse.Namespace) -> list[dict[str, Any]]:
         study = build_study(group, units_of_group(**steps))
         chosen = units_of_group(at_most=arguments.at_most, **steps)
     return finished_rows(study, arguments.out / group, arguments, chosen)
+
+
+def _asked(known: Sequence[str], arguments: argparse.Namespace) -> Sequence[str]:
+    """The systems that are wanted: all that are known, unless some were named."""
+    named = arguments.systems or known
+    unknown = [name for name in named if name not in known]
+    if unknown:
+        sys.exit(f"no system {unknown[0]!r} here; there are {', '.join(dict.fromkeys(known))}")
+    return named
 
 
 # --- reports ---------------------------------------------------------------------------------------------
@@ -421,8 +427,9 @@ def _speed(arguments: argparse.Namespace) -> None:
     print("| system | steps | checkout | states | CPU s, each run | seconds | here ÷ there |")
     print("|---|---|---|---|---|---|---|")
     repeats = min(SPEED_REPEATS, arguments.at_most or SPEED_REPEATS)
+    asked = _asked([name for name, _ in SPEED], arguments)
     for name, own in SPEED:
-        if name not in (arguments.systems or [name]):
+        if name not in asked:
             continue
         steps = arguments.steps or own
         with tempfile.TemporaryDirectory() as folder:

@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -414,6 +415,40 @@ def test_a23_character_cut_by_a_block(read: Any, monkeypatch: pytest.MonkeyPatch
     assert read(content) == expected
     assert read(content.encode("utf-16"), encoding="utf-16") == expected
     assert "byte 369" in refusal(read, content.encode()[:369] + b"\xff" + content.encode()[369:])
+
+
+def test_a_long_text_is_read_by_another_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng, path = np.random.default_rng(0), tmp_path / "log.csv"
+    rows = [f"{a},{o}\n" for a, o in rng.choice(["left", "right", "up"], (2_000, 2))]
+    path.write_text("action,observation\n" + "".join(rows))
+    expected, others = read_log(path), set()
+    utf8_blocks = text.utf8_blocks
+
+    def watched(*given: Any) -> Any:
+        for block in utf8_blocks(*given):
+            others.add(threading.get_ident() != threading.main_thread().ident)
+            yield block
+
+    monkeypatch.setattr(text, "BLOCK_BYTES", 256)
+    monkeypatch.setattr(
+        columns, "MAX_ROW_BYTES", 200
+    )  # so that the names of the columns are sought in the first block
+    monkeypatch.setattr(text, "utf8_blocks", watched)
+    found = read_log(path)
+    assert found == expected
+    assert others == {False, True}  # that block is read by this one
+    path.write_text("action,observation\n" + "".join([*rows[:1_500], "left\n", *rows[1_500:]]))
+    with pytest.raises(DataError, match="line 1502: 1 fields"):
+        read_log(path)
+
+
+def test_codes_that_two_threads_translate_are_in_their_places(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_bytes(b"action,observation\n" + b"b,y\na,y\na,x\n" * 500_000)
+    log = read_log(path)
+    assert (log.action_names, log.observation_names) == (("a", "b"), ("x", "y"))
+    np.testing.assert_array_equal(log.actions, np.tile([1, 0, 0], 500_000))
+    np.testing.assert_array_equal(log.observations, np.tile([1, 1, 0], 500_000))
 
 
 @pytest.mark.parametrize(("delimiter", "spelled"), [(";", "';'"), ("\t", "'\\t'"), ("|", "'|'")])

@@ -14,10 +14,10 @@ from typing import Any, BinaryIO
 from unlatch.errors import DataError, UsageError
 from unlatch.files.ahead import read_ahead
 from unlatch.files.atomic import PathLike, checked_path, reading, storage_errors
+from unlatch.files.logs import text
 from unlatch.files.logs.columns import Roles, first_block, read_columns
 from unlatch.files.logs.compressed import ENDINGS as COMPRESSED
 from unlatch.files.logs.rows import RowSource
-from unlatch.files.logs.text import BLOCK_BYTES, utf8_blocks
 
 __all__ = ["FOLDER_ENDINGS", "Form", "LogSource", "opened", "parts_of"]
 
@@ -158,9 +158,9 @@ def _opened_file(where: str, form: Form) -> Iterator[RowSource]:
 def _text(handle: BinaryIO, size: int | None, where: str, form: Form) -> RowSource:
     from unlatch.files.logs.delimited import DelimitedReader
 
-    blocks = utf8_blocks(handle, size, form.encoding, where)
+    blocks = text.utf8_blocks(handle, size, form.encoding, where)
     first = first_block(blocks)
     columns, start, line = read_columns(first, form.roles, form.header, form.delimiter, where)
-    if size is not None and size > _FEW_BLOCKS * BLOCK_BYTES:
+    if size is not None and size > _FEW_BLOCKS * text.BLOCK_BYTES:
         blocks = read_ahead(blocks)
     return DelimitedReader(columns, form.delimiter, line, where, chain([first[start:]], blocks))

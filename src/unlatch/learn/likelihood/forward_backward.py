@@ -62,7 +62,8 @@ _LISTED_STATE_COST, _LISTED_ENTRY_COST = 110, 5
 """The same where only those are read that leave states which are possible, by list."""
 
 _FEW_ENTRIES = 1 / 4
-"""Share of the entries above which whole matrices are faster, however few states are possible at a time."""
+"""Share of the entries from which on whole matrices are taken without asking: then most states are possible at a time,
+and a state costs more by list."""
 
 _IN_REGISTERS = 8
 """States up to which dense messages are held in registers, and no list of entries is faster."""
