@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from unlatch.kernels import text
+from unlatch.kernels import text, vectors
 
 LONGEST = 40
 TEXTS = st.lists(st.sampled_from('a0b",,;\n\r '), max_size=40).map("".join)
@@ -351,9 +351,7 @@ def test_known_lines_equal_their_twin(lines: list[bytes], position: int, begin: 
     data = b"a,b\n" + b"".join(lines)
     expected = naive_match(data, position, room - begin)
     assert matched(text.match_lines, text.enter_line, data, position, room, begin) == expected
-    with mock.patch.object(
-        text, "trailing_zeros", lambda word: (int(word) & -int(word)).bit_length() - 1 if word else 64
-    ):
+    with mock.patch.object(text, "bytes_before_line_end", vectors.plain_bytes_before_line_end):
         plain = python(text.match_lines), python(text.enter_line)
         assert matched(*plain, data, position, room, begin) == expected
 

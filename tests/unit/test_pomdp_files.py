@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 import tracemalloc
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -487,6 +488,20 @@ def test_terminal_states_and_first_observations_come_back_to_unlatch(tmp_path, e
     back = load_problem(tmp_path / f"a{ending}")
     assert back.model == EPISODIC
     np.testing.assert_allclose(back.rewards, Problem(EPISODIC).rewards, atol=1e-15)
+
+
+@pytest.mark.parametrize("ending", [".POMDP", ".pomdpx"])
+def test_first_observations_that_are_a_little_off_are_noted(tmp_path, ending):
+    save_problem(tmp_path / f"a{ending}", Problem(EPISODIC))
+    text = (tmp_path / f"a{ending}").read_text()
+    (tmp_path / f"a{ending}").write_text(text.replace("[[1.0, 0.0, 0.0],", "[[1.0, 0.0, 1e-7],", 1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        saved = load_model(tmp_path / f"a{ending}")
+    assert [note.message for note in saved.diagnostics if note.name == "repaired"] == [
+        "model: first_observations: 1 rows off by up to 1.0e-07 were renormalized"
+    ]
+    assert saved.pomdp.first_observations.sum(axis=1) == pytest.approx(1, abs=1e-15)
 
 
 def test_others_see_absorbing_states_which_can_be_taken_for_terminal(tmp_path):

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from unlatch.kernels._jit import kernel, trailing_zeros
+from unlatch.kernels._jit import bare, kernel
+from unlatch.kernels.vectors import bytes_before_line_end
 
 QUOTE, LF, CR = 34, 10, 13
 PLUS, MINUS, POINT, ZERO, NINE, BIG_E, SMALL_E = 43, 45, 46, 48, 57, 69, 101
@@ -44,19 +45,16 @@ LINE_WORDS = 4
 
 LINE_MASKS = np.array(
     [
-        [(1 << min(max(8 * (size + 1 - WORD * word), 0), 64)) - 1 for size in range(WORD * LINE_WORDS + 1)]
-        for word in range(LINE_WORDS)
+        [(1 << min(max(8 * (size + 1 - WORD * word), 0), 64)) - 1 for word in range(LINE_WORDS)]
+        for size in range(WORD * LINE_WORDS + 1)
     ],
     dtype=np.uint64,
 )
-"""``LINE_MASKS[word, size]`` is what a line has of its words with so many bytes before its end, which is left too."""
+"""``LINE_MASKS[size, word]`` is what a line has of its words with so many bytes before its end, which is left too."""
 
-_ONES = np.uint64(0x0101010101010101)
-_HIGHS = np.uint64(0x8080808080808080)
 _MIX = np.uint64(0x9E3779B97F4A7C15)
-_ZERO, _ONE, _THREE, _SHIFT = np.uint64(0), np.uint64(1), np.uint64(3), np.uint64(29)
+_ZERO, _ONE, _SHIFT = np.uint64(0), np.uint64(1), np.uint64(29)
 _WORD, _TWO_WORDS, _THREE_WORDS = np.uint64(WORD), np.uint64(2 * WORD), np.uint64(3 * WORD)
-_ENDS_OF_LINES = np.uint64(LF) * _ONES
 _MIX_1, _MIX_2, _MIX_3 = (
     np.uint64(0xC2B2AE3D27D4EB4F),
     np.uint64(0x165667B19E3779F9),
@@ -64,7 +62,7 @@ _MIX_1, _MIX_2, _MIX_3 = (
 )
 
 
-@kernel
+@bare
 def match_lines(words, stop, position, masks, keys, found, begin):  # type: ignore[no-untyped-def]
     """Look up whole lines, as long as each is one of those in ``keys``.
 
@@ -80,26 +78,11 @@ def match_lines(words, stop, position, masks, keys, found, begin):  # type: igno
     rows = begin
     at = np.uint64(position)  # unsigned, so that nothing has to be asked about an index
     while rows < found.shape[0] and np.int64(at) <= last:
-        w0 = words[at]
-        w1 = words[at + _WORD]
-        w2 = words[at + _TWO_WORDS]
-        w3 = words[at + _THREE_WORDS]
-        x = w0 ^ _ENDS_OF_LINES
-        hit_0 = (x - _ONES) & ~x & _HIGHS
-        x = w1 ^ _ENDS_OF_LINES
-        hit_1 = (x - _ONES) & ~x & _HIGHS
-        x = w2 ^ _ENDS_OF_LINES
-        hit_2 = (x - _ONES) & ~x & _HIGHS
-        x = w3 ^ _ENDS_OF_LINES
-        hit_3 = (x - _ONES) & ~x & _HIGHS
-        size = np.uint64(trailing_zeros(hit_3)) >> _THREE
-        size = (np.uint64(trailing_zeros(hit_2)) >> _THREE) + np.uint64(hit_2 == _ZERO) * size
-        size = (np.uint64(trailing_zeros(hit_1)) >> _THREE) + np.uint64(hit_1 == _ZERO) * size
-        size = (np.uint64(trailing_zeros(hit_0)) >> _THREE) + np.uint64(hit_0 == _ZERO) * size
-        w0 &= masks[0, size]
-        w1 &= masks[1, size]
-        w2 &= masks[2, size]
-        w3 &= masks[3, size]
+        size = bytes_before_line_end(words, at)
+        w0 = words[at] & masks[size, 0]
+        w1 = words[at + _WORD] & masks[size, 1]
+        w2 = words[at + _TWO_WORDS] & masks[size, 2]
+        w3 = words[at + _THREE_WORDS] & masks[size, 3]
         value = (w0 * _MIX) ^ (w1 * _MIX_1) ^ (w2 * _MIX_2) ^ (w3 * _MIX_3)
         slot = (value >> _SHIFT) & mask
         while (

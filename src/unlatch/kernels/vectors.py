@@ -1,8 +1,8 @@
-"""Products of rows and matrices, four numbers at a time.
+"""Products of rows and matrices, four numbers at a time, and ends of lines, 32 bytes at a time.
 
 The compiler makes vector instructions of a loop as well, but of one whose length it does not know only for sixteen
 numbers at a time, and the rest goes one by one: with 9 to 40 states the rest is much of it. Here the instructions are
-written down. Arrays are contiguous, and rows have a multiple of four numbers.
+written down. Arrays of numbers are contiguous, and rows have a multiple of four.
 Where kernels are plain Python, so are these.
 """
 
@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import config, types
 from numba.core import cgutils
@@ -21,8 +22,10 @@ from numba.np.arrayobj import make_array
 __all__ = [
     "QUEUED",
     "add_outer_products",
+    "bytes_before_line_end",
     "inner_product",
     "plain_add_outer_products",
+    "plain_bytes_before_line_end",
     "plain_inner_product",
     "plain_scaled_copy",
     "plain_times_matrix",
@@ -45,6 +48,13 @@ _DOUBLE = ir.DoubleType()
 _VECTOR = ir.VectorType(_DOUBLE, _LANES)
 _INDEX = ir.IntType(64)
 _LANE = ir.IntType(32)
+
+_BYTE = ir.IntType(8)
+_SEEN_BYTES = 32
+"""Bytes that are compared by one instruction."""
+
+_BYTES = ir.VectorType(_BYTE, _SEEN_BYTES)
+_LINE_END = 10
 
 
 # --- as numba sees them ----------------------------------------------------------------------------------
@@ -142,6 +152,24 @@ def _add_outer_products(typing: Any, sums: Any, k: Any, ahead: Any, behind: Any)
     return types.none(sums, types.uint64, ahead, behind), code
 
 
+def _bytes_before_line_end(typing: Any, words: Any, at: Any) -> Any:
+    """How many of the 32 bytes from ``at`` on come before the end of a line: 32 if none is there. ``words[i]`` are
+    the eight bytes from ``i`` on."""
+    del typing, at
+
+    def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        data = builder.bitcast(
+            make_array(signature.args[0])(context, builder, given[0]).data, _BYTE.as_pointer()
+        )
+        place = builder.bitcast(builder.gep(data, [given[1]], source_etype=_BYTE), _BYTES.as_pointer())
+        seen = builder.load(place, typ=_BYTES, align=1)
+        ends = builder.icmp_unsigned("==", seen, ir.Constant(_BYTES, [_LINE_END] * _SEEN_BYTES))
+        first = builder.cttz(builder.bitcast(ends, ir.IntType(_SEEN_BYTES)), ir.IntType(1)(0))
+        return builder.zext(first, _INDEX)
+
+    return types.uint64(words, types.uint64), code
+
+
 # --- where kernels are plain Python ----------------------------------------------------------------------
 
 
@@ -162,11 +190,18 @@ def plain_add_outer_products(sums: Any, k: Any, ahead: Any, behind: Any) -> None
     sums[k] += ahead[k].T @ behind[k]
 
 
+def plain_bytes_before_line_end(words: Any, at: Any) -> Any:
+    seen = words[int(at) : int(at) + _SEEN_BYTES : 8].tobytes()
+    found = seen.find(_LINE_END)
+    return np.uint64(_SEEN_BYTES if found < 0 else found)
+
+
 _COMPILED = not config.DISABLE_JIT  # type: ignore[attr-defined]
 times_matrix: Any = intrinsic(_times_matrix) if _COMPILED else plain_times_matrix
 inner_product: Any = intrinsic(_inner_product) if _COMPILED else plain_inner_product
 scaled_copy: Any = intrinsic(_scaled_copy) if _COMPILED else plain_scaled_copy
 add_outer_products: Any = intrinsic(_add_outer_products) if _COMPILED else plain_add_outer_products
+bytes_before_line_end: Any = intrinsic(_bytes_before_line_end) if _COMPILED else plain_bytes_before_line_end
 
 
 # --- instructions ----------------------------------------------------------------------------------------

@@ -59,6 +59,7 @@ __all__ = [
     "read_json",
     "saved_from",
     "unreachable",
+    "with_repairs_noted",
 ]
 
 M = TypeVar("M", POMDP, PSR)
@@ -549,15 +550,10 @@ def _model(
         raise DataError(
             f"{section}: first_observation_names without first_observations; give both or neither"
         )
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", RepairWarning)
-        try:
-            model = kind(**arguments)
-        except UnlatchError as error:
-            raise DataError(f"{section}: {error}") from None
-    repairs = Diagnostics()
-    for warning in caught:
-        repairs = repairs.noting("repaired", f"{section}: {warning.message}")
+    try:
+        model, repairs = with_repairs_noted(kind, section, **arguments)
+    except UnlatchError as error:
+        raise DataError(f"{section}: {error}") from None
     unknown = {key: value for key, value in values.items() if key not in known}
     return model, {section: unknown} if unknown else {}, repairs
 
@@ -645,6 +641,17 @@ def _noting_unknown(notes: Diagnostics, extra: Mapping[str, Any]) -> Diagnostics
     names = [f"{key}.{inner}" for key in ("pomdp", "psr") for inner in extra.get(key, {})]
     names += [key for key in extra if key not in _SECTIONS]
     return notes.noting("unknown_fields", f"kept but not understood: {', '.join(names)}", fields=names)
+
+
+def with_repairs_noted(kind: Callable[..., M], section: str, **arguments: Any) -> tuple[M, Diagnostics]:
+    """A model of these arguments, and what had to be repaired: a file's notes tell it, no warning does."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", RepairWarning)
+        model = kind(**arguments)
+    repairs = Diagnostics()
+    for warning in caught:
+        repairs = repairs.noting("repaired", f"{section}: {warning.message}")
+    return model, repairs
 
 
 def unreachable(pomdp: POMDP | None) -> Diagnostics:

@@ -24,7 +24,7 @@ from unlatch.core.problem import smallest_table
 from unlatch.core.reward import Reward
 from unlatch.errors import ModelFileError, ResourceLimitError, UnlatchError
 from unlatch.files.models.comment_table import CommentTable, find_table
-from unlatch.files.models.native import SavedModel, unreachable
+from unlatch.files.models.native import SavedModel, unreachable, with_repairs_noted
 
 __all__ = ["RESERVED", "read_pomdp"]
 
@@ -479,7 +479,9 @@ class _Reader:
         names = {kind: table.names(kind, self._preamble[kind]) for kind in _LISTS}
         transitions, observations = self._checked_rows("T"), self._checked_rows("O")
         assert self._initial is not None  # since the tables were made
-        pomdp = POMDP(
+        pomdp, repairs = with_repairs_noted(
+            POMDP,
+            "model",
             transitions=transitions,
             observations=observations,
             initial=self._initial,
@@ -494,7 +496,7 @@ class _Reader:
             pomdp=pomdp,
             reward=reward,
             discount=self._preamble["discount"],
-            diagnostics=self._notes + unreachable(pomdp),
+            diagnostics=self._notes + repairs + unreachable(pomdp),
         )
 
     def _checked_rows(self, kind: str) -> Floats:

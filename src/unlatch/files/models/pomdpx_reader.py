@@ -24,7 +24,7 @@ from unlatch.core.problem import smallest_table
 from unlatch.core.reward import Reward
 from unlatch.errors import ModelFileError, ResourceLimitError, UnlatchError
 from unlatch.files.models.comment_table import MARK, CommentTable, parsed_table
-from unlatch.files.models.native import SavedModel, unreachable
+from unlatch.files.models.native import SavedModel, unreachable, with_repairs_noted
 from unlatch.files.models.xml_tree import Element, parse_xml
 
 __all__ = ["read_pomdpx"]
@@ -103,7 +103,9 @@ class _Reader:
             "observations": ours.names("observations", shown),
         }
         fields = {**self._first_observations(), **ours.fields(states, actions)}
-        pomdp = POMDP(
+        pomdp, repairs = with_repairs_noted(
+            POMDP,
+            "model",
             transitions=moves,
             observations=shows,
             initial=start,
@@ -117,7 +119,7 @@ class _Reader:
             pomdp=pomdp,
             reward=Reward.on_transitions(self._rewards()),
             discount=self._discount(),
-            diagnostics=self._notes + unreachable(pomdp),
+            diagnostics=self._notes + repairs + unreachable(pomdp),
         )
 
     def _section(self, tag: str) -> Element:
