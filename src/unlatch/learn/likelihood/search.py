@@ -681,9 +681,10 @@ class _Search:
 
     def _merged(self, current: Candidate) -> Candidate | None:
         """The model with fewer states, or None if none is better. Where there is clearly less evidence than for the
-        best model, only what costs no more than noise is merged: one pair at a time would take long to get there."""
+        best model, and no more likelihood than noise would give so many numbers more, only what costs no more than noise
+        is merged: one pair at a time would take long to get there."""
         best: Candidate | None = None
-        behind = current.score < self._seen.best.score - _CLEARLY
+        behind = current.score < self._seen.best.score - _CLEARLY and not self._is_likelier(current)
         for pairs in merge_proposals(current):
             if behind and len(pairs) == 1:
                 break
@@ -698,6 +699,12 @@ class _Search:
             elif len(pairs) > 1 and merged.score < best.score - _CLEARLY:
                 break  # more pairs were better, and fewer would not be
         return best
+
+    def _is_likelier(self, candidate: Candidate) -> bool:
+        """Whether the best model lacks something that this one has, whatever that costs here."""
+        best = self._seen.best
+        likelier = candidate.log_likelihood - best.log_likelihood
+        return likelier > _CLEARLY + _NOISE_GAIN * max(candidate.free - best.free, 0)
 
     def _with_merged(self, current: Candidate, pairs: list[tuple[int, int]]) -> Candidate | None:
         """The model with these states merged, or None where the climb has no hope to be worth it."""
