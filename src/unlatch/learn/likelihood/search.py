@@ -512,7 +512,7 @@ class _Search:
         """Double, climb, prune; where that leads to no more states, and there is no more of the log to look at, try one
         state more, entries saved, and the other doublings: which of them pays cannot be told by a short climb. True if
         that paid: in more states, or in a clearly better model."""
-        best = self._seen.best
+        best = self._with_its_zeros()
         probes = self._doublings(best)
         doubled = self._climb(probes[0])
         pruned = self._pruned(doubled)
@@ -534,6 +534,14 @@ class _Search:
         if not success:
             self._stickiness = _STICKINESS
         return success
+
+    def _with_its_zeros(self) -> Candidate:
+        """The best model. On the whole sample, where climbs set no zeros, it is first given those that it can do with:
+        otherwise the round would find these, be taken for a success, and be followed by another."""
+        best = self._seen.best
+        if self.steps >= self._largest_sample() and not zeros_save_time(best.parameters):
+            self._saving(best)
+        return self._seen.best
 
     def _doublings(self, best: Candidate) -> list[Parameters]:
         """Twice the states after short climbs, the most promising first. The stickiness that paid in the last round is
@@ -681,8 +689,8 @@ class _Search:
 
     def _merged(self, current: Candidate) -> Candidate | None:
         """The model with fewer states, or None if none is better. Where there is clearly less evidence than for the
-        best model, and no more likelihood than noise would give so many numbers more, only what costs no more than noise
-        is merged: one pair at a time would take long to get there."""
+        best model, and no more likelihood than noise gives so many numbers more, only what costs no more than noise is
+        merged: one pair at a time would take long to get there."""
         best: Candidate | None = None
         behind = current.score < self._seen.best.score - _CLEARLY and not self._is_likelier(current)
         for pairs in merge_proposals(current):
