@@ -40,6 +40,7 @@ from unlatch.learn.likelihood.split_merge import (
     without_unvisited,
 )
 from unlatch.learn.likelihood.starts import (
+    DENSE_STATES,
     climb_or_open,
     completed,
     opened,
@@ -536,10 +537,12 @@ class _Search:
         return success
 
     def _with_its_zeros(self) -> Candidate:
-        """The best model. On the whole sample, where climbs set no zeros, it is first given those that it can do with:
-        otherwise the round would find these, be taken for a success, and be followed by another."""
+        """The best model. On the whole sample, where climbs set no zeros, one with many states is first given those
+        that it can do with: otherwise the round would find these, be taken for a success, and be followed by another.
+        With few states that costs little, and a state that is still missed may hide in what would be closed."""
         best = self._seen.best
-        if self.steps >= self._largest_sample() and not zeros_save_time(best.parameters):
+        many = best.n_states > DENSE_STATES and not zeros_save_time(best.parameters)
+        if many and self.steps >= self._largest_sample():
             self._saving(best)
         return self._seen.best
 
