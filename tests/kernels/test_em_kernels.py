@@ -194,7 +194,7 @@ def listed_kernels(
         )
         for begin, end in reversed(ranges)
     )
-    sums = em_sparse.Sums(np.zeros(len(places[0])), np.zeros((len(updates), n)), np.zeros((1, n)))
+    sums = em_sparse.ListedSums(np.zeros(len(places[0])), np.zeros((len(updates), n)), np.zeros((1, n)))
     after, before, lost = np.ones(n), np.empty(n), 0
     for begin, end in reversed(ranges):
         lost += call(em_sparse.count_blocks)(

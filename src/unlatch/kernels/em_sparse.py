@@ -64,7 +64,7 @@ class Backward(NamedTuple):
     seen: Any
 
 
-class Sums(NamedTuple):
+class ListedSums(NamedTuple):
     """What the counting pass adds to: products of messages per entry, state posteriors of the ``last`` steps of
     episodes per symbol, and of their ``first`` (1, n)."""
 

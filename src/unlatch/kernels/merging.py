@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from unlatch.kernels._jit import kernel
 
 
-class Rows(NamedTuple):
+class CountedRows(NamedTuple):
     """Expected counts by kind of row and state: row (r, i) has the entries ``starts[r, i]`` to ``starts[r, i + 1]`` of
     ``outcomes`` and ``values``, sorted by outcome."""
 
@@ -137,7 +137,7 @@ def without_split(starts, outcomes, values, k, i, j):  # type: ignore[no-untyped
 def merge_outcomes(columns, row_used, row_seen, least, prior, changes):  # type: ignore[no-untyped-def]
     """Add what it changes in the rows of *other* states that two states are one as outcomes.
 
-    ``columns`` is as `Rows`, with the states that lead to each in the place of outcomes; ``row_used`` and ``row_seen``
+    ``columns`` is as `CountedRows`, with the states that lead to each in the place of outcomes; ``row_used`` and ``row_seen``
     (kinds, n) are the used entries of every row and the visits through them.
     """
     starts, origins, values = columns

@@ -22,8 +22,8 @@ _FORGOTTEN = 1e-4
 """What a block may still say about a state before it, summed over the states, where the way back ends."""
 
 
-class Steps(NamedTuple):
-    """A log as the kernels read it: the symbol of every step (unsigned), and whether it begins an episode."""
+class ScoredSteps(NamedTuple):
+    """A log as these kernels read it: the symbol of every step (unsigned), and whether it begins an episode."""
 
     symbols: Any
     begins: Any

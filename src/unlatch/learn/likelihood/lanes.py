@@ -311,10 +311,10 @@ class ListedPasses:
         return float(messages.offsets[done + 1] - messages.offsets[half]) / float(done + 1 - half)
 
     def empty_sums(self) -> Any:
-        from unlatch.kernels.em_sparse import Sums
+        from unlatch.kernels.em_sparse import ListedSums
 
         rows = len(self._entries.starts) - 1
-        return Sums(
+        return ListedSums(
             np.zeros(len(self._entries.values)), np.zeros((rows // self._n, self._n)), np.zeros((1, self._n))
         )
 

@@ -109,7 +109,7 @@ def block_scores(
     states, blocks = parameters.n_states, -(-len(log) // length)
     matrices = symbol_entries(parameters, log, emission)
     moves = _moves(matrices, parameters, log, coordinates, emission)
-    steps = scores.Steps(log.symbols, log.begins)
+    steps = scores.ScoredSteps(log.symbols, log.begins)
     roots = coordinates.roots(parameters)
     size = int(
         max(1, min(blocks, batch_numbers // (len(coordinates) + 1), batch_numbers // (states * length)))

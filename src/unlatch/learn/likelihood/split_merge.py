@@ -278,14 +278,14 @@ def _no_changes(n: int) -> Any:
 
 def _sparse_rows(counts: Floats) -> Any:
     """The entries of ``counts`` (kinds, states, outcomes) that are not zero, as the kernels read them."""
-    from unlatch.kernels.merging import Rows
+    from unlatch.kernels.merging import CountedRows
 
     kinds, states, outcomes = np.nonzero(counts)
     n = counts.shape[1]
     number = kinds * n + states
     starts = np.searchsorted(number, np.arange(counts.shape[0] * n + 1))
     begins = starts[np.arange(counts.shape[0])[:, None] * n + np.arange(n + 1)]
-    return Rows(begins, outcomes, counts[kinds, states, outcomes])
+    return CountedRows(begins, outcomes, counts[kinds, states, outcomes])
 
 
 def _ending_costs(moves: Floats) -> Floats:
