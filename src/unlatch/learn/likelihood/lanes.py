@@ -75,16 +75,21 @@ class Passes(Protocol):
 
 def one_after_the_other(passes: Passes, lower: Any, upper: Any) -> tuple[float, int]:
     """Make the sums of both halves, and return the log-likelihood and how many steps were lost to underflow."""
-    log_likelihood = passes.forward()
-    message = passes.message()
-    lost = sum(passes.upper(message, upper))
-    return log_likelihood, lost + sum(passes.lower(message, lower))
+    from unlatch.kernels.subnormals import subnormals_as_zero
+
+    with subnormals_as_zero():
+        log_likelihood = passes.forward()
+        message = passes.message()
+        lost = sum(passes.upper(message, upper))
+        return log_likelihood, lost + sum(passes.lower(message, lower))
 
 
 def in_two_lanes(passes: Passes, lower: Any, upper: Any) -> tuple[float, int]:
     """The same with two threads."""
+    from unlatch.kernels.subnormals import subnormals_as_zero
+
     meeting = _Meeting(Event(), Event(), Event(), passes.message())
-    with ThreadPoolExecutor(max_workers=1) as pool:
+    with ThreadPoolExecutor(max_workers=1) as pool, subnormals_as_zero():
         try:
             other = pool.submit(_lower_lane, passes, meeting, lower)
             log_likelihood = passes.forward()
@@ -113,17 +118,20 @@ class _Meeting:
 
 
 def _lower_lane(passes: Passes, meeting: _Meeting, sums: Any) -> int:
-    message = passes.message()
-    if not _arrived(passes.backward(message), meeting):
-        meeting.upper_done.wait()
-        message = meeting.message
-    meeting.forward_done.wait()
+    from unlatch.kernels.subnormals import subnormals_as_zero
+
     lost = 0
-    if not meeting.stopped.is_set():
-        for lost_here in passes.lower(message, sums):
-            lost += lost_here
-            if meeting.stopped.is_set():
-                break
+    with subnormals_as_zero():
+        message = passes.message()
+        if not _arrived(passes.backward(message), meeting):
+            meeting.upper_done.wait()
+            message = meeting.message
+        meeting.forward_done.wait()
+        if not meeting.stopped.is_set():
+            for lost_here in passes.lower(message, sums):
+                lost += lost_here
+                if meeting.stopped.is_set():
+                    break
     return lost
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from scipy.special import gammaln
 
 from unlatch.core.budget import Budget
 from unlatch.core.pomdp import Emission
@@ -20,6 +21,7 @@ from unlatch.learn.likelihood.climb import Ascent, evaluated
 from unlatch.learn.likelihood.evidence import SETTLED
 from unlatch.learn.likelihood.marginal import (
     Candidate,
+    choice_cost,
     complete_evidence,
     expected_lead,
     free_parameters,
@@ -385,13 +387,29 @@ class _Search:
     def lacks_no_states_beside(self, leader: _Search) -> bool:
         """Whether this search has had a turn, and the leader, which is done, had clearly more evidence with fewer
         states, or with as many if the last round here did not pay or the leader's models are special cases of those
-        here. States in which nothing more happens are not counted."""
+        here; with any number if more states cannot make up for it. States in which nothing more happens are not
+        counted."""
         if not (self.history and leader.done):
             return False
-        mine = self._seen.best.ascent.n_going_on + (self._includes(leader) or self._failures > 0)
+        mine: float = self._seen.best.ascent.n_going_on + (self._includes(leader) or self._failures > 0)
+        if leader._explains_all() and self._most_evidence(leader._seen.best) < leader._seen.best.score - _CLEARLY:
+            mine = np.inf
         return any(
             n < mine and others > self._seen.best.score + _CLEARLY for n, others in self._beside(leader)
         )
+
+    def _most_evidence(self, explained: Candidate) -> float:
+        """What there could be here for a model that tells apart what one does that leaves nothing to explain: as many
+        states and as many visited rows, none with more than one entry, which each has to say."""
+        counts = explained.ascent.counts
+        states, left = explained.ascent.n_going_on, counts.transitions.sum(axis=2) > USED
+        shown = left if self._likelihood.emission == "departure" else counts.transitions.sum(axis=1) > USED
+        seen = self._likelihood.log.seen > 0
+        if self._shared:
+            shown, seen = shown.any(axis=0)[None], seen.any(axis=0)[None]
+        places = int((shown.sum(axis=1) * seen.sum(axis=1)).sum())
+        names = float(gammaln(states + 1))
+        return names - float(choice_cost(states * left.sum(), left.sum()) + choice_cost(places, shown.sum()))
 
     def _beside(self, leader: _Search) -> Iterator[tuple[int, float]]:
         """States and evidence of what the leader had on the steps that are looked at here, at last of its best model,
@@ -484,7 +502,7 @@ class _Search:
             other._likelihood = self._likelihood
         other._asked = True
         other.begin()
-        while not (other.done or other._failures):
+        while not (other.done or other._failures or other._has_come_to_the_end_of(self)):
             other.advance()
         self.work += other.work
         ratio = self.steps / max(other.steps, 1)
@@ -498,6 +516,15 @@ class _Search:
         )
         self._failures = 0
         return self._seen.best.score > before + _IMPROVEMENT
+
+    def _has_come_to_the_end_of(self, other: _Search) -> bool:
+        """Whether the last turn led to what the other had on the same steps with as many states as it ended with: the
+        same evidence, so the same model. The rounds that followed led nowhere."""
+        states, evidence, steps = self.history[-1] if self.history else (0, 0.0, 0)
+        return states == other._seen.best.ascent.n_going_on and any(
+            (states, steps) == (n, on) and abs(evidence - others) < _IMPROVEMENT
+            for n, others, on in other.history
+        )
 
     def _uses_most_entries(self) -> bool:
         """Whether the best model uses more than half of the transitions that the states it leaves might have."""
