@@ -17,6 +17,7 @@ from unlatch.learn.likelihood.marginal import (
     expected_lead,
     free_parameters,
     judged,
+    least_cost,
     unseen_odds,
 )
 from unlatch.learn.likelihood.objective import Likelihood
@@ -340,3 +341,16 @@ def test_the_lead_on_more_steps_is_told_from_fewer() -> None:
     assert expected == pytest.approx(leads[1], rel=0.1)
     assert expected - cautious == pytest.approx(4 * (2.0 - 0.5) * numbers)
     assert back == pytest.approx(-expected)
+
+
+def test_the_least_cost_is_that_of_a_model_with_one_entry_a_row() -> None:
+    """A cycle of three states that shows where it is: its evidence is what saying its entries costs, but for its start,
+    which is a row of its own."""
+    cycle = np.roll(np.eye(3), 1, axis=1)[None]
+    model = POMDP(transitions=cycle, observations=np.eye(3)[None], initial=np.eye(3)[0])
+    likelihood = Likelihood.of(simulate(model, 300, rng=0), "departure")
+    found = judged(evaluated(parameters_of(model), likelihood), likelihood)
+    every = np.ones((1, 3), dtype=bool)
+    beginning = float(choice_cost(3, 1))
+    assert found.log_likelihood == pytest.approx(0.0)
+    assert -least_cost(every, every, np.array([3])) - beginning == pytest.approx(found.score)

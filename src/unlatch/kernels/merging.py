@@ -137,8 +137,8 @@ def without_split(starts, outcomes, values, k, i, j):  # type: ignore[no-untyped
 def merge_outcomes(columns, row_used, row_seen, least, prior, changes):  # type: ignore[no-untyped-def]
     """Add what it changes in the rows of *other* states that two states are one as outcomes.
 
-    ``columns`` is as `CountedRows`, with the states that lead to each in the place of outcomes; ``row_used`` and ``row_seen``
-    (kinds, n) are the used entries of every row and the visits through them.
+    ``columns`` is as `CountedRows`, with the states that lead to each in the place of outcomes; ``row_used`` and
+    ``row_seen`` (kinds, n) are the used entries of every row and the visits through them.
     """
     starts, origins, values = columns
     kinds, n = starts.shape[0], starts.shape[1] - 1

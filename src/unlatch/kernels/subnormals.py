@@ -1,6 +1,7 @@
-"""Numbers below 2.2e-308, which have fewer digits than others: processors of the x86 family take a hundred times as long
-with each of them. Messages of a climb that drives probabilities to zero are full of them, four passes in five were spent
-on them, and what they add to is larger by two hundred orders of magnitude: they may as well be zero.
+"""Numbers below 2.2e-308, which have fewer digits than others and on x86 processors take a hundred times as long.
+
+Messages of a climb that drives probabilities to zero are full of them: four fifths of such passes went into numbers
+that are added to others which are larger by two hundred orders of magnitude. They may as well be zero.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ __all__ = ["CAN_BE_ZERO", "subnormals_as_zero"]
 
 _X86 = binding.get_default_triple().startswith(("x86_64", "i386", "i686"))
 
-CAN_BE_ZERO = _X86 and not config.DISABLE_JIT  # type: ignore[attr-defined]
+CAN_BE_ZERO: bool = _X86 and not config.DISABLE_JIT  # type: ignore[attr-defined]
 """Whether this processor can be told to. Others, which are not slowed down by such numbers, are left alone."""
 
 _AS_ZERO = 0x8040
@@ -35,8 +36,7 @@ def _register(builder: Any, name: str, word: Any) -> None:
     builder.call(builder.module.declare_intrinsic(name, (), procedure), [builder.bitcast(word, _PLACE)])
 
 
-@intrinsic
-def _read(typing: Any) -> Any:
+def _reading(typing: Any) -> Any:
     del typing
 
     def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
@@ -48,8 +48,7 @@ def _read(typing: Any) -> Any:
     return types.uint32(), code
 
 
-@intrinsic
-def _write(typing: Any, bits: Any) -> Any:
+def _writing(typing: Any, bits: Any) -> Any:
     del typing, bits
 
     def code(context: Any, builder: Any, signature: Any, given: Any) -> Any:
@@ -60,6 +59,10 @@ def _write(typing: Any, bits: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(types.uint32), code
+
+
+_read: Any = intrinsic(_reading)
+_write: Any = intrinsic(_writing)
 
 
 @kernel
@@ -76,7 +79,7 @@ def subnormals_as_zero() -> Iterator[None]:
     if not CAN_BE_ZERO:
         yield
         return
-    before = _switched(_AS_ZERO, _AS_ZERO)
+    before: Any = _switched(_AS_ZERO, _AS_ZERO)
     try:
         yield
     finally:

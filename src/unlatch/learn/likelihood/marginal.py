@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaln, xlogy
 
-from unlatch.arrays import Floats, Ints
+from unlatch.arrays import Flags, Floats, Ints
 from unlatch.learn.likelihood.climb import Ascent, evaluated
 from unlatch.learn.likelihood.information import missing_information
 from unlatch.learn.likelihood.objective import Likelihood
@@ -28,6 +28,7 @@ __all__ = [
     "expected_lead",
     "free_parameters",
     "judged",
+    "least_cost",
     "row_likelihoods",
     "unseen_odds",
 ]
@@ -131,6 +132,18 @@ def complete_evidence(counts: ExpectedCounts) -> float:
         possible = (rows.sum(axis=-2) > 0).sum(axis=-1)  # what was ever shown after the action
         total += _of_block(rows, possible[..., None], counts.least, counts.prior, likeliest=not counts.dense)
     return total
+
+
+def least_cost(left: Flags, shown: Flags, symbols: Ints) -> float:
+    """Nats that a model costs at least if each of its visited rows uses a single entry, which it has to say.
+
+    ``left`` (actions, states) are the visited rows of transitions and ``shown`` those of observations, or (1, states)
+    if actions share them; ``symbols`` are how many observations came after each of these actions.
+    """
+    states = int(left.any(axis=0).sum())
+    moves, rows = left.sum(), shown.sum(axis=1)
+    cost = choice_cost(states * moves, moves) + choice_cost((rows * symbols).sum(), rows.sum())
+    return float(cost - gammaln(states + 1))
 
 
 def _begun(start: Floats) -> Floats:

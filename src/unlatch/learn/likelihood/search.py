@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from scipy.special import gammaln
 
+from unlatch.arrays import Flags
 from unlatch.core.budget import Budget
 from unlatch.core.pomdp import Emission
 from unlatch.core.trajectory import Trajectory
@@ -21,11 +21,11 @@ from unlatch.learn.likelihood.climb import Ascent, evaluated
 from unlatch.learn.likelihood.evidence import SETTLED
 from unlatch.learn.likelihood.marginal import (
     Candidate,
-    choice_cost,
     complete_evidence,
     expected_lead,
     free_parameters,
     judged,
+    least_cost,
 )
 from unlatch.learn.likelihood.objective import Hypothesis, Likelihood
 from unlatch.learn.likelihood.parameters import Parameters
@@ -392,7 +392,10 @@ class _Search:
         if not (self.history and leader.done):
             return False
         mine: float = self._seen.best.ascent.n_going_on + (self._includes(leader) or self._failures > 0)
-        if leader._explains_all() and self._most_evidence(leader._seen.best) < leader._seen.best.score - _CLEARLY:
+        if (
+            leader._explains_all()
+            and self._most_evidence(leader._seen.best) < leader._seen.best.score - _CLEARLY
+        ):
             mine = np.inf
         return any(
             n < mine and others > self._seen.best.score + _CLEARLY for n, others in self._beside(leader)
@@ -402,14 +405,13 @@ class _Search:
         """What there could be here for a model that tells apart what one does that leaves nothing to explain: as many
         states and as many visited rows, none with more than one entry, which each has to say."""
         counts = explained.ascent.counts
-        states, left = explained.ascent.n_going_on, counts.transitions.sum(axis=2) > USED
-        shown = left if self._likelihood.emission == "departure" else counts.transitions.sum(axis=1) > USED
-        seen = self._likelihood.log.seen > 0
+        left: Flags = counts.transitions.sum(axis=2) > USED
+        reached: Flags = counts.transitions.sum(axis=1) > USED
+        shown = left if self._likelihood.emission == "departure" else reached
+        seen: Flags = self._likelihood.log.seen > 0
         if self._shared:
-            shown, seen = shown.any(axis=0)[None], seen.any(axis=0)[None]
-        places = int((shown.sum(axis=1) * seen.sum(axis=1)).sum())
-        names = float(gammaln(states + 1))
-        return names - float(choice_cost(states * left.sum(), left.sum()) + choice_cost(places, shown.sum()))
+            shown, seen = np.atleast_2d(shown.any(axis=0)), np.atleast_2d(seen.any(axis=0))
+        return -least_cost(left, shown, seen.sum(axis=1))
 
     def _beside(self, leader: _Search) -> Iterator[tuple[int, float]]:
         """States and evidence of what the leader had on the steps that are looked at here, at last of its best model,
@@ -538,15 +540,15 @@ class _Search:
 
     def _round(self) -> bool:
         """Double, climb, prune; where that leads to no more states, and there is no more of the log to look at, try one
-        state more, entries saved, and the other doublings: which of them pays cannot be told by a short climb. True if
-        that paid: in more states, or in a clearly better model."""
+        state more and, unless all that was gained is noise, entries saved and the other doublings: which of them pays
+        cannot be told by a short climb. True if that paid: in more states, or in a clearly better model."""
         best = self._with_its_zeros()
         probes = self._doublings(best)
         doubled = self._climb(probes[0])
         pruned = self._pruned(doubled)
         if pruned.n_states <= best.n_states and self.steps >= self._largest_sample():
             pruned = max(pruned, self._one_more(doubled, best), key=lambda found: found.score)
-            if not self._explains_all():
+            if not (self._explains_all() or self._is_noise(doubled, best)):
                 others = [
                     self._saving(doubled),
                     *(self._climb(probe) for probe in probes[1:]),
@@ -563,13 +565,18 @@ class _Search:
             self._stickiness = _STICKINESS
         return success
 
+    def _is_noise(self, doubled: Candidate, best: Candidate) -> bool:
+        """Whether a doubled model gained no more than noise does with so many numbers more: then other doublings, and
+        the same with fewer entries, have nothing to find. With few states they cost little, and states may be faint."""
+        gained = doubled.log_likelihood - best.log_likelihood
+        return best.n_states > DENSE_STATES and gained < _NOISE_GAIN * (doubled.free - best.free)
+
     def _with_its_zeros(self) -> Candidate:
-        """The best model. On the whole sample, where climbs set no zeros, one with many states is first given those
-        that it can do with: otherwise the round would find these, be taken for a success, and be followed by another.
-        With few states that costs little, and a state that is still missed may hide in what would be closed."""
+        """The best model. On the whole sample one with many states is first given the zeros that it can do with:
+        otherwise the round would find these, be taken for a success, and be followed by another. With few states that
+        costs little, and a state that is still missed may hide in what would be closed."""
         best = self._seen.best
-        many = best.n_states > DENSE_STATES and not zeros_save_time(best.parameters)
-        if many and self.steps >= self._largest_sample():
+        if best.n_states > DENSE_STATES and self.steps >= self._largest_sample():
             self._saving(best)
         return self._seen.best
 

@@ -16,7 +16,7 @@ from unlatch.core.trajectory import Trajectory
 from unlatch.errors import NumericalError
 from unlatch.learn.likelihood.climb import Ascent, evaluated
 from unlatch.learn.likelihood.evidence import SETTLED, predictive_states, weigh
-from unlatch.learn.likelihood.marginal import Candidate, judged
+from unlatch.learn.likelihood.marginal import Candidate, judged, least_cost
 from unlatch.learn.likelihood.objective import Hypothesis, Likelihood
 from unlatch.learn.likelihood.parameters import ExpectedCounts, Parameters
 from unlatch.learn.likelihood.refine import convergence_notes, made_possible
@@ -46,6 +46,7 @@ from unlatch.learn.likelihood.zeros import (
     simplest,
     with_established_zeros,
 )
+from unlatch.learn.significance import USED
 from unlatch.learn.state_order import canonical_order
 
 __all__ = ["Selection", "returned_model", "select_states"]
@@ -301,8 +302,8 @@ class _Rivals:
     def compare(self) -> None:
         """Finish the nearest rivals; one that turns out better takes the place of the best, and has rivals itself.
 
-        Evidence is hardly ever larger than the likelihood: a rival whose likelihood is below the evidence for another
-        rival, or cannot reach it, is not climbed on nor finished, and keeps the score of its short climb.
+        A rival that could not come up to another one is not climbed on nor finished, and keeps the score of its short
+        climb.
         """
         while missing := [n for n in self._nearest() if n not in self._tried]:
             self._tried |= set(missing)
@@ -311,8 +312,17 @@ class _Rivals:
                 climbed.append(self._climbed(states, max((other.score for other in climbed), default=None)))
             for rival in sorted(climbed, key=lambda rival: -rival.score):
                 others = [found.score for n, found in self.finished.items() if n != self.best.n_states]
-                if self._add(rival) and rival.log_likelihood >= max(others, default=-np.inf):
-                    self._add(_finished(rival.parameters, self.likelihood))
+                if self._add(rival) and _could_reach(rival, max(others, default=-np.inf)):
+                    self._add(self._finished(rival))
+
+    def _finished(self, rival: Candidate) -> Candidate:
+        """The rival at its maximum with its zeros. One with many states that is then still clearly behind is spared the
+        opening of zeros, which is most of the work."""
+        if rival.n_states > DENSE_STATES:
+            found = simplest(maximize(rival.parameters, self.likelihood), self.likelihood)
+            if found.score < self.best.score - _CLOSE:
+                return found
+        return _finished(rival.parameters, self.likelihood)
 
     def _add(self, rival: Candidate) -> bool:
         """Keep a rival, if it is the best of its number of states."""
@@ -368,6 +378,16 @@ class _Rivals:
         self.finished = {self.best.n_states: self.best}
         for other in others:
             self._add(climbed_on(other, likelihood))
+
+
+def _could_reach(rival: Candidate, evidence: float) -> bool:
+    """Whether a longer climb and zeros might give a rival so much evidence: it has what it has, or keeps no more than
+    one entry a row and all of its likelihood."""
+    counts = rival.ascent.counts
+    _, moves, shown, *_ = counts.blocks
+    rows, symbols = shown.sum(axis=-1) > USED, (shown.sum(axis=-2) > 0).sum(axis=-1)
+    sparse = -least_cost(moves.sum(axis=-1) > USED, np.atleast_2d(rows), np.atleast_1d(symbols))
+    return rival.log_likelihood + max(sparse, rival.complete + rival.hidden) >= evidence - _CLOSE
 
 
 def _evidence(rivals: _Rivals, contenders: list[_Contender], *, fixed: bool) -> Evidence:
