@@ -10,13 +10,15 @@ import pytest
 
 import naive
 from naive import blurred
-from unlatch import domains, simulate
+from unlatch import POMDP, domains, simulate
 from unlatch.learn.likelihood.climb import Ascent, climb, evaluated
 from unlatch.learn.likelihood.forward_backward import expected_counts
 from unlatch.learn.likelihood.marginal import Candidate, complete_evidence, judged
 from unlatch.learn.likelihood.objective import Likelihood
 from unlatch.learn.likelihood.parameters import ExpectedCounts, Parameters, encoded_log, parameters_of
+from unlatch.learn.likelihood.search import _LONG_MEMORY, _STICKINESS
 from unlatch.learn.likelihood.split_merge import (
+    blurred_states,
     disjoint_pairs,
     doubled_states,
     merge_gains,
@@ -28,7 +30,7 @@ from unlatch.learn.likelihood.split_merge import (
     with_shared_rows,
     without_unvisited,
 )
-from unlatch.learn.likelihood.starts import single_state, with_endings
+from unlatch.learn.likelihood.starts import single_state, smoothed, with_endings
 
 
 @pytest.mark.parametrize("emission", ["departure", "arrival"])
@@ -45,6 +47,100 @@ def test_doubling_keeps_the_likelihood_when_nothing_is_jittered(
     merged = merged_states(doubled, pairs, after.observations.sum(axis=(0, 2)))
     for rows, given in zip(merged, parameters_of(model), strict=True):
         np.testing.assert_allclose(rows, given, atol=1e-12)
+
+
+def test_a_bit_that_lasts_long_fills_the_middle_of_a_corridor_at_once() -> None:
+    """Both ends of the two corridors are told apart, the middle is not: what lies at one end then tells nothing about
+    the other."""
+    truth = domains.tmaze(rooms=10, fail=0.1)
+    likelihood = Likelihood.of(simulate(truth, 60_000, rng=3), "departure", truth)
+    whole = climb(parameters_of(truth), likelihood)
+    middle = [(place, 11 + place) for place in range(4, 9)]
+    merged = climb(merged_states(whole.parameters, middle, whole.visits), likelihood)
+    assert merged.log_likelihood < whole.log_likelihood - 150
+
+    def reached(stickiness: float) -> float:
+        start = doubled_states(merged.parameters, stickiness, np.random.default_rng(0))
+        return climb(start, likelihood, passes=50).log_likelihood
+
+    assert reached(_LONG_MEMORY) > whole.log_likelihood
+    assert max(map(reached, _STICKINESS)) < whole.log_likelihood
+
+
+# --- blurring ---------------------------------------------------------------------------------------------
+
+
+def corridor(cells: int) -> POMDP:
+    """Two actions, that move one cell to either side and fail with .1; every cell shows itself."""
+    moves = np.zeros((2, cells, cells))
+    for cell in range(cells):
+        for action, there in enumerate((max(cell - 1, 0), min(cell + 1, cells - 1))):
+            moves[action, cell, there] += 0.9
+            moves[action, cell, cell] += 0.1
+    return POMDP(
+        transitions=moves,
+        observations=np.repeat(np.eye(cells)[None], 2, axis=0),
+        initial=np.full(cells, 1 / cells),
+    )
+
+
+def entangled(truth: Parameters, one: int) -> Parameters:
+    """Two neighboring cells as two states that are either, depending on the action."""
+    other, left, right = one + 1, one - 1, one + 2
+    moves, shown = truth.transitions.copy(), truth.observations.copy()
+    moves[:, [one, other]] = 0.0
+    moves[0, one, left], moves[1, one, [right, one]] = 1.0, (0.9, 0.1)
+    moves[0, other, [other, one]] = moves[1, other, [one, other]] = 0.7, 0.3
+    moves[1, left], moves[0, right] = 0.0, 0.0
+    moves[1, left, [other, one, left]] = moves[0, right, [one, other, right]] = 0.7, 0.2, 0.1
+    shown[0, [one, other]] = np.eye(len(shown[0]))[[one, other]]
+    shown[1, [one, other]] = np.eye(len(shown[0]))[[other, one]]
+    return replace(truth, transitions=moves, observations=shown)
+
+
+def test_blurring_takes_apart_what_two_states_share_and_doubling_does_not() -> None:
+    truth = corridor(6)
+    likelihood = Likelihood.of(simulate(truth, 5_000, rng=0), "departure", truth)
+    whole = climb(parameters_of(truth), likelihood).log_likelihood
+    start = smoothed(entangled(parameters_of(truth), 2), likelihood.log)
+    stuck = tidied(climb(start, likelihood))
+    assert stuck.converged
+    assert stuck.log_likelihood < whole - 500
+    for stickiness in (_LONG_MEMORY, *_STICKINESS):
+        doubled = doubled_states(stuck.parameters, stickiness, np.random.default_rng(0))
+        assert climb(doubled, likelihood).log_likelihood < whole - 500
+    assert climb(blurred_states(stuck), likelihood).log_likelihood == pytest.approx(whole, abs=0.01)
+
+
+@pytest.mark.parametrize("emission", ["departure", "arrival"])
+def test_only_states_that_show_the_same_are_blurred(emission: str) -> None:
+    model = replace(domains.tmaze(rooms=2, fail=0.1), emission=emission)
+    ascent = evaluated(parameters_of(model), Likelihood.of(simulate(model, 3_000, rng=0), emission, model))  # type: ignore[arg-type]
+    found, given = blurred_states(ascent), ascent.parameters
+    for rows in found:
+        np.testing.assert_allclose(rows.sum(axis=-1), 1.0)
+    assert ((found.observations > 0) >= (given.observations > 0)).all()
+    names = [name.split("-", 1)[1] for name in model.state_names]
+    for state, place in enumerate(names):
+        alike = [other for other, name in enumerate(names) if name == place]
+        led = given.transitions[:, alike].sum(axis=(0, 1)) > 0
+        assert not found.transitions[:, state][:, ~led].any()
+        assert (found.transitions[:, state][:, led].sum(axis=0) > 0).all()
+    seen = ascent.counts.observations.sum(axis=1) > 0
+    assert not found.observations.transpose(1, 0, 2)[:, ~seen].any()
+
+
+def test_ends_are_not_blurred() -> None:
+    model = naive.random_episodic(np.random.default_rng(3), emission="arrival")
+    log = naive.simulate_episodes(model, np.random.default_rng(0), episodes=20)
+    ascent = evaluated(parameters_of(model), Likelihood.of(log, "arrival", model))
+    found, ends = blurred_states(ascent), ascent.parameters.terminal
+    np.testing.assert_array_equal(found.transitions[:, ends], ascent.parameters.transitions[:, ends])
+    assert (
+        ascent.log_likelihood
+        > evaluated(found, Likelihood.of(log, "arrival", model)).log_likelihood
+        > -np.inf
+    )
 
 
 # --- what a merge should gain -----------------------------------------------------------------------------
@@ -353,6 +449,7 @@ def test_more_states_and_fewer_are_of_the_same_kind(kind: str) -> None:
         split_state(parameters, 1, rng),
         merged_states(parameters, [(0, 2)], visits),
         fewer,
+        blurred_states(replace(start, parameters=parameters)),
         with_endings(parameters, likelihood.log, "arrival"),
     ):
         assert (other.shared, other.dense) == (kind == "shared", kind == "dense")

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from unlatch.arrays import Floats, Ints
+from unlatch.arrays import Flags, Floats, Ints
 from unlatch.learn.likelihood.climb import Ascent
 from unlatch.learn.likelihood.marginal import Candidate, choice_cost, row_likelihoods
 from unlatch.learn.likelihood.parameters import ExpectedCounts, Parameters
@@ -16,6 +16,7 @@ from unlatch.learn.significance import USED
 
 __all__ = [
     "Merges",
+    "blurred_states",
     "disjoint_pairs",
     "doubled_states",
     "merge_gains",
@@ -32,6 +33,12 @@ _OBSERVATION_NOISE = 0.5
 _TRANSITION_NOISE = 0.2
 """Standard deviation of the logarithm of a jittered probability. What twins show must differ enough to pull them apart;
 how they move is better kept, since it was learned."""
+
+_BLUR = 0.8
+"""Share of the others in a blurred state. Half is too little where two states have changed places for every action;
+with all of it, states that show the same would be one, and what was learned of their difference gone."""
+
+_NO_VISITS = 1e-300
 
 _UNUSED = 1e-3
 """Expected uses below which an entry of a candidate is dropped."""
@@ -98,6 +105,38 @@ def doubled_states(
         ),
         terminal=parameters.terminal[origin],
     )
+
+
+def blurred_states(ascent: Ascent) -> Parameters:
+    """Every state mixed with those that show the same, and what it shows after an action with what it shows after any.
+
+    A climb may end where two states share two places between them, each being one place before one action and the other
+    before another, with the zeros that this takes. Their twins have the same zeros, so that no doubling leads out.
+    Blurred, they have what either has, nearly alike, and a climb tells the places apart.
+    """
+    old, uses = ascent.parameters, ascent.counts.observations
+    shown = uses.sum(axis=0)
+    overall = shown / np.maximum(shown.sum(axis=1, keepdims=True), _NO_VISITS)
+    blur = _blur(overall, ~old.terminal)
+    seen = uses.sum(axis=1, keepdims=True) > 0  # after every action, by any state
+    rows = np.where(seen, (1 - _BLUR) * old.observations + _BLUR * overall, 0.0)
+    total = rows.sum(axis=2, keepdims=True)
+    rows = np.where(total > 0, rows / np.where(total > 0, total, 1.0), old.observations)
+    return replace(
+        old,
+        transitions=blur @ old.transitions,
+        observations=blur @ (old.observations if old.shared else rows),
+        rewards=None if old.rewards is None else blur @ old.rewards,
+    )
+
+
+def _blur(overall: Floats, live: Flags) -> Floats:
+    """How much of every state (columns) is in every blurred one (rows), by what they show: the cosine of the roots. A
+    state in which nothing more happens, or that is never visited, stays as it is."""
+    itself = np.eye(len(overall))
+    alike = np.maximum(np.where(np.outer(live, live), np.sqrt(overall) @ np.sqrt(overall).T, 0.0), itself)
+    mixed: Floats = (1 - _BLUR) * itself + _BLUR * alike / alike.sum(axis=1, keepdims=True)
+    return mixed
 
 
 def without_unvisited(ascent: Ascent) -> Parameters | None:
