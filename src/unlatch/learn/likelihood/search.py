@@ -547,9 +547,9 @@ class _Search:
         """Climb from the best model blurred, as long as that may lead clearly above it: what two states share crosswise
         no doubling takes apart."""
         best = self._seen.best
-        if best.n_states > 1:
-            least = best.log_likelihood + _CLEARLY
-            found = self._climbed(blurred_states(best.ascent), _PASSES, least)
+        start, least = blurred_states(best.ascent), best.log_likelihood + _CLEARLY
+        if start is not None:
+            found = self._climbed(start, _PASSES, least)
             if found.log_likelihood > least:
                 self._climb(found.parameters)
 
