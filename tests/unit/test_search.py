@@ -170,6 +170,16 @@ def test_the_count_does_not_depend_on_the_seed_of_the_learner() -> None:
 
 
 @pytest.mark.slow
+def test_both_corridors_of_a_long_maze_are_found() -> None:
+    truth = domains.tmaze(rooms=14, fail=0.1)
+    log = simulate(truth, 400_000, rng=0)
+    found = search_states(log, max_states=30, rng=np.random.default_rng(0))
+    reference = climb(parameters_of(truth), Likelihood.of(log, "departure"))
+    assert found.best.n_states == 30
+    assert found.best.log_likelihood > reference.log_likelihood - 1
+
+
+@pytest.mark.slow
 def test_a_noisy_room_has_as_many_states_as_cells() -> None:
     room = domains.room(["rgb", "bwr"], wrong=0.05, slip=0.1)
     result = unlatch.learn_pomdp(simulate(room, 20_000, rng=1), rng=0)

@@ -10,13 +10,15 @@ import pytest
 
 import naive
 from naive import blurred
-from unlatch import domains, simulate
+from unlatch import POMDP, domains, simulate
 from unlatch.learn.likelihood.climb import Ascent, climb, evaluated
 from unlatch.learn.likelihood.forward_backward import expected_counts
 from unlatch.learn.likelihood.marginal import Candidate, complete_evidence, judged
 from unlatch.learn.likelihood.objective import Likelihood
 from unlatch.learn.likelihood.parameters import ExpectedCounts, Parameters, encoded_log, parameters_of
+from unlatch.learn.likelihood.search import _LONG_MEMORY, _STICKINESS
 from unlatch.learn.likelihood.split_merge import (
+    blurred_states,
     disjoint_pairs,
     doubled_states,
     merge_gains,
@@ -28,7 +30,7 @@ from unlatch.learn.likelihood.split_merge import (
     with_shared_rows,
     without_unvisited,
 )
-from unlatch.learn.likelihood.starts import single_state, with_endings
+from unlatch.learn.likelihood.starts import single_state, smoothed, with_endings
 
 
 @pytest.mark.parametrize("emission", ["departure", "arrival"])
@@ -45,6 +47,119 @@ def test_doubling_keeps_the_likelihood_when_nothing_is_jittered(
     merged = merged_states(doubled, pairs, after.observations.sum(axis=(0, 2)))
     for rows, given in zip(merged, parameters_of(model), strict=True):
         np.testing.assert_allclose(rows, given, atol=1e-12)
+
+
+def test_a_bit_that_lasts_long_fills_the_middle_of_a_corridor_at_once() -> None:
+    """Both ends of the two corridors are told apart, the middle is not: what lies at one end then tells nothing about
+    the other."""
+    truth = domains.tmaze(rooms=10, fail=0.1)
+    likelihood = Likelihood.of(simulate(truth, 60_000, rng=3), "departure", truth)
+    whole = climb(parameters_of(truth), likelihood)
+    middle = [(place, 11 + place) for place in range(4, 9)]
+    merged = climb(merged_states(whole.parameters, middle, whole.visits), likelihood)
+    assert merged.log_likelihood < whole.log_likelihood - 150
+
+    def reached(stickiness: float) -> float:
+        start = doubled_states(merged.parameters, stickiness, np.random.default_rng(0))
+        return climb(start, likelihood, passes=50).log_likelihood
+
+    assert reached(_LONG_MEMORY) > whole.log_likelihood
+    assert max(map(reached, _STICKINESS)) < whole.log_likelihood
+
+
+# --- blurring ---------------------------------------------------------------------------------------------
+
+
+def corridor(cells: int) -> POMDP:
+    """Two actions, that move one cell to either side and fail with .1; every cell shows itself."""
+    moves = np.zeros((2, cells, cells))
+    for cell in range(cells):
+        for action, there in enumerate((max(cell - 1, 0), min(cell + 1, cells - 1))):
+            moves[action, cell, there] += 0.9
+            moves[action, cell, cell] += 0.1
+    return POMDP(
+        transitions=moves,
+        observations=np.repeat(np.eye(cells)[None], 2, axis=0),
+        initial=np.full(cells, 1 / cells),
+    )
+
+
+def entangled(truth: Parameters, one: int) -> Parameters:
+    """Two neighboring cells as two states that are either, depending on the action."""
+    other, left, right = one + 1, one - 1, one + 2
+    moves, shown = truth.transitions.copy(), truth.observations.copy()
+    moves[:, [one, other]] = 0.0
+    moves[0, one, left], moves[1, one, [right, one]] = 1.0, (0.9, 0.1)
+    moves[0, other, [other, one]] = moves[1, other, [one, other]] = 0.7, 0.3
+    moves[1, left], moves[0, right] = 0.0, 0.0
+    moves[1, left, [other, one, left]] = moves[0, right, [one, other, right]] = 0.7, 0.2, 0.1
+    shown[0, [one, other]] = np.eye(len(shown[0]))[[one, other]]
+    shown[1, [one, other]] = np.eye(len(shown[0]))[[other, one]]
+    return replace(truth, transitions=moves, observations=shown)
+
+
+def test_blurring_takes_apart_what_two_states_share_and_doubling_does_not() -> None:
+    truth = corridor(6)
+    likelihood = Likelihood.of(simulate(truth, 5_000, rng=0), "departure", truth)
+    whole = climb(parameters_of(truth), likelihood).log_likelihood
+    start = smoothed(entangled(parameters_of(truth), 2), likelihood.log)
+    stuck = tidied(climb(start, likelihood))
+    assert stuck.converged
+    assert stuck.log_likelihood < whole - 500
+    for stickiness in (_LONG_MEMORY, *_STICKINESS):
+        doubled = doubled_states(stuck.parameters, stickiness, np.random.default_rng(0))
+        assert climb(doubled, likelihood).log_likelihood < whole - 500
+    start_anew = blurred_states(stuck)
+    assert start_anew is not None
+    assert climb(start_anew, likelihood).log_likelihood == pytest.approx(whole, abs=0.01)
+
+
+@pytest.mark.parametrize("emission", ["departure", "arrival"])
+def test_only_states_that_show_the_same_in_all_and_change_with_the_action_are_blurred(emission: str) -> None:
+    model = replace(domains.tmaze(rooms=2, fail=0.1), emission=emission)
+    ascent = evaluated(parameters_of(model), Likelihood.of(simulate(model, 3_000, rng=0), emission, model))  # type: ignore[arg-type]
+    found, given = blurred_states(ascent), ascent.parameters
+    assert found is not None
+    for rows in found:
+        np.testing.assert_allclose(rows.sum(axis=-1), 1.0)
+    ends = np.array([name.endswith("rm_1") for name in model.state_names])  # the prize is up or down
+    assert ends.sum() == 2
+    for rows, before in ((found.transitions, given.transitions), (found.observations, given.observations)):
+        np.testing.assert_array_equal(rows[:, ~ends], before[:, ~ends])
+    led, seen = given.transitions[:, ends].sum(axis=1), ascent.counts.observations.sum(axis=1)
+    for end in np.flatnonzero(ends):
+        np.testing.assert_array_equal(found.transitions[:, end] > 0, led > 0)
+        np.testing.assert_array_equal(
+            found.observations[:, end] > 0, (given.observations[:, ends].sum(axis=(0, 1)) > 0) & (seen > 0)
+        )
+
+
+def test_where_every_state_shows_the_same_after_any_action_nothing_is_blurred() -> None:
+    room = domains.room(["rg", "gr"])
+    ascent = evaluated(parameters_of(room), Likelihood.of(simulate(room, 500, rng=0), room.emission, room))
+    assert blurred_states(ascent) is None
+
+
+def test_ends_are_not_blurred() -> None:
+    model = naive.random_episodic(np.random.default_rng(3), emission="arrival")
+    log = naive.simulate_episodes(model, np.random.default_rng(0), episodes=20)
+    ascent = evaluated(parameters_of(model), Likelihood.of(log, "arrival", model))
+    uses = ascent.counts.observations
+    by_turns = np.zeros_like(uses)
+    by_turns[0, :, 0], by_turns[1, :, 1] = uses[0].sum(axis=1), uses[1].sum(axis=1)
+    shown = by_turns / by_turns.sum(axis=2, keepdims=True)
+    changed = replace(
+        ascent,
+        parameters=replace(ascent.parameters, observations=shown),
+        counts=replace(ascent.counts, observations=by_turns),
+    )
+    found, ends = blurred_states(changed), ascent.parameters.terminal
+    assert found is not None
+    assert ends.any()
+    for rows, before in zip(found.blocks, changed.parameters.blocks, strict=True):
+        if rows.ndim > 1:
+            np.testing.assert_array_equal(rows[..., ends, :], before[..., ends, :])
+    assert (found.transitions[:, ~ends] != changed.parameters.transitions[:, ~ends]).any()
 
 
 # --- what a merge should gain -----------------------------------------------------------------------------
@@ -353,6 +468,7 @@ def test_more_states_and_fewer_are_of_the_same_kind(kind: str) -> None:
         split_state(parameters, 1, rng),
         merged_states(parameters, [(0, 2)], visits),
         fewer,
+        blurred_states(replace(start, parameters=parameters)) or parameters,
         with_endings(parameters, likelihood.log, "arrival"),
     ):
         assert (other.shared, other.dense) == (kind == "shared", kind == "dense")

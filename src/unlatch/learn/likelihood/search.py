@@ -31,6 +31,7 @@ from unlatch.learn.likelihood.objective import Hypothesis, Likelihood
 from unlatch.learn.likelihood.parameters import Parameters
 from unlatch.learn.likelihood.sparse_em import thrifty
 from unlatch.learn.likelihood.split_merge import (
+    blurred_states,
     disjoint_pairs,
     doubled_states,
     merge_gains,
@@ -61,6 +62,11 @@ __all__ = ["StateSearch", "search_hypotheses", "search_states"]
 _STICKINESS = (0.9, 0.7, 0.5)
 """How persistent the new hidden bit starts out. The best of the three is kept, for the next rounds too as long as they
 pay."""
+
+_LONG_MEMORY = 0.99
+"""The same, tried on the largest sample beside the others: there a bit may tell that takes a hundred steps to show, as
+in the middle of a corridor. Between .97 and .997 a T-Maze is found as soon. In the first rounds, when states are
+still symbols, it would put places together that are far apart."""
 
 _LEAST_SAMPLE = 20_000
 _STEPS_PER_STATE = 4_000
@@ -542,6 +548,7 @@ class _Search:
         """Double, climb, prune; where that leads to no more states, and there is no more of the log to look at, try one
         state more and, unless all that was gained is noise, entries saved and the other doublings: which of them pays
         cannot be told by a short climb. True if that paid: in more states, or in a clearly better model."""
+        self._disentangle()
         best = self._with_its_zeros()
         probes = self._doublings(best)
         doubled = self._climb(probes[0])
@@ -551,7 +558,7 @@ class _Search:
             if not (self._explains_all() or self._is_noise(doubled, best)):
                 others = [
                     self._saving(doubled),
-                    *(self._climb(probe) for probe in probes[1:]),
+                    *(self._climb(probe) for probe in probes[1 : len(_STICKINESS)]),
                 ]
                 pruned = max([pruned, *map(self._pruned, others)], key=lambda found: found.score)
         self._rounds.append(
@@ -571,6 +578,16 @@ class _Search:
         gained = doubled.log_likelihood - best.log_likelihood
         return best.n_states > DENSE_STATES and gained < _NOISE_GAIN * (doubled.free - best.free)
 
+    def _disentangle(self) -> None:
+        """Climb from the best model blurred, as long as that may lead clearly above it: what two states share crosswise
+        no doubling takes apart."""
+        best = self._seen.best
+        start, least = blurred_states(best.ascent), best.log_likelihood + _CLEARLY
+        if start is not None:
+            found = self._climbed(start, _PASSES, least)
+            if found.log_likelihood > least:
+                self._climb(found.parameters)
+
     def _with_its_zeros(self) -> Candidate:
         """The best model. On the whole sample one with many states is first given the zeros that it can do with:
         otherwise the round would find these, be taken for a success, and be followed by another. With few states that
@@ -581,16 +598,19 @@ class _Search:
         return self._seen.best
 
     def _doublings(self, best: Candidate) -> list[Parameters]:
-        """Twice the states after short climbs, the most promising first. The stickiness that paid in the last round is
-        not compared with others again."""
+        """Twice the states after short climbs, the most promising first. On the largest sample all of it is looked at,
+        since what takes long to show is rare; before, the stickiness that paid in the last round is not compared with
+        others again."""
         parted = with_endings(best.parameters, self._likelihood.log, self._likelihood.emission)
-        likelihood = self._for_probes(best.n_states)
+        whole = self.steps >= self._largest_sample()
+        likelihood = self._likelihood if whole else self._for_probes(best.n_states)
         probes = {
             sticky: self._climbed(doubled_states(parted, sticky, self._rng), _PROBING_PASSES, on=likelihood)
-            for sticky in self._stickiness
+            for sticky in ((_LONG_MEMORY, *_STICKINESS) if whole else self._stickiness)
         }
         promising = sorted(probes, key=lambda sticky: -probes[sticky].log_likelihood)
-        self._stickiness = tuple(promising[:1])
+        if not whole:
+            self._stickiness = tuple(promising[:1])
         return [probes[sticky].parameters for sticky in promising]
 
     def _one_more(self, doubled: Candidate, best: Candidate) -> Candidate:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from unlatch.arrays import Floats, Ints
+from unlatch.arrays import Flags, Floats, Ints
 from unlatch.learn.likelihood.climb import Ascent
 from unlatch.learn.likelihood.marginal import Candidate, choice_cost, row_likelihoods
 from unlatch.learn.likelihood.parameters import ExpectedCounts, Parameters
@@ -16,6 +16,7 @@ from unlatch.learn.significance import USED
 
 __all__ = [
     "Merges",
+    "blurred_states",
     "disjoint_pairs",
     "doubled_states",
     "merge_gains",
@@ -32,6 +33,16 @@ _OBSERVATION_NOISE = 0.5
 _TRANSITION_NOISE = 0.2
 """Standard deviation of the logarithm of a jittered probability. What twins show must differ enough to pull them apart;
 how they move is better kept, since it was learned."""
+
+_BLUR = 0.8
+"""Share of the others in a blurred state. Half is too little where two states change places with every action; from .8
+to .95 it makes no difference."""
+
+_OTHERWISE = 0.5
+"""Cosine of the roots of what a state shows after two actions below which it shows other things: states that are one
+place have 1, those that are two by turns 0."""
+
+_NO_VISITS = 1e-300
 
 _UNUSED = 1e-3
 """Expected uses below which an entry of a candidate is dropped."""
@@ -98,6 +109,46 @@ def doubled_states(
         ),
         terminal=parameters.terminal[origin],
     )
+
+
+def blurred_states(ascent: Ascent) -> Parameters | None:
+    """The states that show other things after one action than after another mixed with each other, as far as they show
+    the same in all, and what they show after an action with what they show after any; None if no two show the same.
+
+    A climb may end where two states share two places between them, each being one place before one action and the other
+    before another, with the zeros that this takes. Their twins have the same zeros, so that no doubling leads out.
+    Blurred, they have what either has, nearly alike, and a climb tells the places apart.
+    """
+    old, uses = ascent.parameters, ascent.counts.observations
+    shown = uses.sum(axis=0)
+    overall = shown / np.maximum(shown.sum(axis=1, keepdims=True), _NO_VISITS)
+    mixed = _changing(old.observations, uses) & ~old.terminal
+    alike = np.where(np.outer(mixed, mixed), np.sqrt(overall) @ np.sqrt(overall).T, 0.0)
+    if not np.triu(alike, 1).any():
+        return None
+    itself = np.eye(old.n_states)
+    alike = np.maximum(alike, itself)
+    blur = (1 - _BLUR) * itself + _BLUR * alike / alike.sum(axis=1, keepdims=True)
+    seen = uses.sum(axis=1, keepdims=True) > 0  # after every action, by any state
+    rows = np.where(seen, (1 - _BLUR) * old.observations + _BLUR * overall, 0.0)
+    total = rows.sum(axis=2, keepdims=True)
+    kept = (total == 0) | ~mixed[:, None]
+    rows = np.where(kept, old.observations, rows / np.where(total > 0, total, 1.0))
+    return replace(
+        old,
+        transitions=blur @ old.transitions,
+        observations=blur @ rows,
+        rewards=None if old.rewards is None else blur @ old.rewards,
+    )
+
+
+def _changing(shown: Floats, uses: Floats) -> Flags:
+    """The states of which what they show after some action is, for the most part, not what they show after another;
+    of actions that were taken there."""
+    taken = uses.sum(axis=2) > USED
+    common = np.einsum("aso,bso->abs", np.sqrt(shown), np.sqrt(shown))
+    result: Flags = ((common < _OTHERWISE) & taken[:, None] & taken).any(axis=(0, 1))
+    return result
 
 
 def without_unvisited(ascent: Ascent) -> Parameters | None:
