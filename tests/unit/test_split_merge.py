@@ -27,6 +27,7 @@ from unlatch.learn.likelihood.split_merge import (
     merged_states,
     split_state,
     tidied,
+    uses_few,
     with_shared_rows,
     without_unvisited,
 )
@@ -485,3 +486,14 @@ def test_dense_models_keep_what_is_hardly_used() -> None:
     rows[0, 0] = np.where(rows[0, 0] > 0, rows[0, 0], 1e-9)
     hardly = replace(start, observations=rows / rows.sum(axis=2, keepdims=True))
     assert tidied(evaluated(hardly, likelihood)).parameters is hardly
+
+
+def test_a_model_of_which_the_log_uses_few_transitions_is_told_by_its_counts() -> None:
+    """A room: sixteen cells, of which every action leads to one. A climb leaves all others just above zero."""
+    truth = domains.random_room(4, 4, rng=3)
+    likelihood = Likelihood.of(simulate(truth, 3_000, rng=0), "arrival")
+    ajar = smoothed(parameters_of(truth), likelihood.log, 1e-9)
+    assert np.all(ajar.transitions > 0)
+    assert uses_few(evaluated(ajar, likelihood))
+    mixed = smoothed(parameters_of(truth), likelihood.log, 0.5)
+    assert not uses_few(evaluated(mixed, likelihood))

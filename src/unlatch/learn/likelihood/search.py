@@ -40,6 +40,7 @@ from unlatch.learn.likelihood.split_merge import (
     merged_states,
     split_state,
     tidied,
+    uses_few,
     without_unvisited,
 )
 from unlatch.learn.likelihood.starts import (
@@ -698,7 +699,7 @@ class _Search:
             stage=f"searching ({start.n_states} states{best or ''})",
         )
         self.work += ascent.passes * ascent.counts.work
-        return tidied(ascent) if zeros_save_time(start) else ascent
+        return tidied(ascent) if zeros_save_time(start) or uses_few(ascent) else ascent
 
     def _record(self, ascent: Ascent) -> Candidate:
         self.work += _JUDGING_PASSES * ascent.counts.work

@@ -12,6 +12,7 @@ from unlatch.arrays import Flags, Floats, Ints
 from unlatch.learn.likelihood.climb import Ascent
 from unlatch.learn.likelihood.marginal import Candidate, choice_cost, row_likelihoods
 from unlatch.learn.likelihood.parameters import ExpectedCounts, Parameters
+from unlatch.learn.likelihood.starts import DENSE_STATES
 from unlatch.learn.significance import USED
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "merged_states",
     "split_state",
     "tidied",
+    "uses_few",
     "with_shared_rows",
     "without_unvisited",
 ]
@@ -46,6 +48,10 @@ _NO_VISITS = 1e-300
 
 _UNUSED = 1e-3
 """Expected uses below which an entry of a candidate is dropped."""
+
+_FEW = 0.25
+"""Share of the transitions that a log uses up to which lists of them are faster than whole matrices. Rooms use a tenth
+of them, noisy ones a fifth, noisy systems whose zeros were wrong (query.s2) more than half."""
 
 _MERGES_TRIED = 6
 """Pairs that are merged one by one, each with a climb of its own."""
@@ -71,6 +77,13 @@ def tidied(ascent: Ascent) -> Ascent:
         return ascent
     dropped = [_without_unused(rows, uses) for rows, uses in zip(old, counts.blocks, strict=True)]
     return replace(ascent, parameters=old.with_blocks([old.initial, *dropped[1:]]))
+
+
+def uses_few(ascent: Ascent) -> bool:
+    """Whether a log uses so few of the transitions of a model that to drop the others makes passes cheap, however many
+    of these a climb has left just above zero."""
+    used = np.count_nonzero(ascent.counts.transitions >= _UNUSED)
+    return bool(ascent.n_states > DENSE_STATES and used <= _FEW * ascent.counts.transitions.size)
 
 
 def _without_unused(rows: Floats, uses: Floats) -> Floats:
