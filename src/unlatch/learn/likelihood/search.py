@@ -546,15 +546,17 @@ class _Search:
         return self._seen.best.log_likelihood > -_LEAST_PRICE
 
     def _round(self) -> bool:
-        """Double, climb, prune; where that leads to no more states, and there is no more of the log to look at, try one
-        state more and, unless all that was gained is noise, entries saved and the other doublings: which of them pays
-        cannot be told by a short climb. True if that paid: in more states, or in a clearly better model."""
+        """Double, climb, prune; where that leads to no more states, or to such that do not pay, and there is no more of
+        the log to look at, try one state more and, unless all that was gained is noise, entries saved and the other
+        doublings: which of them pays cannot be told by a short climb. True if that paid: in more states, or in a
+        clearly better model."""
         self._disentangle()
         best = self._with_its_zeros()
         probes = self._doublings(best)
         doubled = self._climb(probes[0])
         pruned = self._pruned(doubled)
-        if pruned.n_states <= best.n_states and self.steps >= self._largest_sample():
+        more = pruned.n_states > best.n_states and pruned.score > best.score + _IMPROVEMENT
+        if not more and self.steps >= self._largest_sample():
             pruned = max(pruned, self._one_more(doubled, best), key=lambda found: found.score)
             if not (self._explains_all() or self._is_noise(doubled, best)):
                 others = [
