@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 from scipy.special import gammaln, logsumexp
 
-from unlatch import POMDP, Trajectory, learn_pomdp, simulate
+from unlatch import POMDP, LearnResult, Trajectory, learn_pomdp, simulate
+from unlatch.core.budget import Stopped
+from unlatch.learn.likelihood import select_states
 from unlatch.learn.likelihood.climb import climb, evaluated
 from unlatch.learn.likelihood.coordinates import BrokenSticks
 from unlatch.learn.likelihood.integrated import _between, _Posterior, can_be_integrated, integrated
-from unlatch.learn.likelihood.marginal import choice_cost, integrated_evidence, judged
+from unlatch.learn.likelihood.marginal import Candidate, choice_cost, integrated_evidence, judged
 from unlatch.learn.likelihood.objective import Likelihood
 from unlatch.learn.likelihood.parameters import Parameters
 
@@ -152,15 +154,54 @@ def test_only_small_dense_models_without_an_end_are_integrated() -> None:
     assert np.isfinite(evaluated(model, likelihood).log_likelihood)
 
 
-def test_learning_a_dense_model_compares_by_integrals() -> None:
+@pytest.fixture(scope="module")
+def dense_log() -> Trajectory:
+    rng = np.random.default_rng(11)
+    return logged(drawn(3, 2, 4, rng), 4_000, rng)
+
+
+def learned(log: Trajectory) -> LearnResult:
+    return learn_pomdp(log, emission="departure", max_states=5, rng=0)
+
+
+def test_learning_a_dense_model_compares_by_integrals(dense_log: Trajectory) -> None:
     """The chosen count has the best score, of all that were tried, and the runner-up is the next of those whose
     evidence was had in the same way."""
-    rng = np.random.default_rng(11)
-    log = logged(drawn(3, 2, 4, rng), 20_000, rng)
-    results = [learn_pomdp(log, emission="departure", max_states=5, rng=0) for _ in range(2)]
-    evidence = results[0].evidence
+    evidence = learned(dense_log).evidence
     assert evidence.scores[evidence.states] == 0
     assert max(evidence.scores.values()) == 0
     assert evidence.scores[evidence.runner_up] == pytest.approx(-evidence.gap)
-    assert evidence == results[1].evidence
-    assert results[0].pomdp.transitions == pytest.approx(results[1].pomdp.transitions, abs=0)
+    assert evidence == learned(dense_log).evidence
+
+
+def test_counts_are_those_with_the_larger_integral(
+    dense_log: Trajectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Integrals that prefer four states, whatever Laplace's method says; five are 3 nats behind."""
+    made_up = {2: -9.0, 3: -4.0, 4: 0.0, 5: -3.0}
+
+    def pretended(candidate: Candidate, *_: object) -> Candidate:
+        return replace(candidate, by_integration=made_up[candidate.n_states])
+
+    monkeypatch.setattr(select_states, "integrated_evidence", pretended)
+    monkeypatch.setattr(select_states, "_MAY_TURN", 1e9)
+    result = learned(dense_log)
+    assert result.states == 4
+    assert (result.evidence.runner_up, result.evidence.gap) == (5, 3.0)
+    assert result.evidence.scores[3] == -4.0
+    assert max(result.evidence.scores.values()) == 0
+
+
+def test_without_time_for_integrals_the_best_model_stays(
+    dense_log: Trajectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*_: object) -> Candidate:
+        raise Stopped
+
+    monkeypatch.setattr(select_states, "_MAY_TURN", 1e9)
+    monkeypatch.setattr(select_states, "integrated_evidence", stopped)
+    interrupted = learned(dense_log)
+    monkeypatch.setattr(select_states, "can_be_integrated", lambda *_: False)
+    without = learned(dense_log)
+    assert interrupted.states == without.states
+    assert interrupted.evidence.scores == without.evidence.scores

@@ -29,7 +29,8 @@ _MOST_WORK = 40_000_000
 """Coordinates, and steps times states squared, up to which a model is integrated: some thousand passes, each of which
 then takes less than a tenth of a second."""
 
-_BURN, _DRAWS = 21, 24
+_BURN = 21
+_DRAWS = 24
 """Moves to get from the maximum to where most of the probability is, and draws that the normal distribution is fitted
 to."""
 
@@ -43,11 +44,14 @@ the ways along which the log says little are long."""
 _WIDE = 1.5
 """Times the variance that the information says: 1 and 2.5 lead to sums that differ by more."""
 
-_RUNGS, _MOVES = 16, 2
+_RUNGS = 16
+_MOVES = 2
 """Values of b, dense near one, where the draws spread beyond what any normal distribution has; moves at each."""
 
-_FIRST_STEP, _LONGEST_STEP = 0.1, 0.6
-_ACCEPTED, _ADAPTED = 0.75, 0.1
+_FIRST_STEP = 0.1
+_LONGEST_STEP = 0.6
+_ACCEPTED = 0.75
+_ADAPTED = 0.1
 """Of the dynamics, in standard deviations of q: where the step begins, what it never exceeds; the share of moves that
 should be taken, and how quickly the step is adapted to that."""
 
