@@ -6,14 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from numba import njit
 
-from unlatch.kernels._jit import kernel
 from unlatch.kernels.subnormals import CAN_BE_ZERO, subnormals_as_zero
 
 pytestmark = pytest.mark.skipif(not CAN_BE_ZERO, reason="this processor is not slowed down by them")
 
 
-@kernel
+@njit
 def product(numbers):  # type: ignore[no-untyped-def]
     result = 1.0
     for number in numbers:

@@ -16,7 +16,7 @@ from unlatch.learn.likelihood.forward_backward import expected_counts
 from unlatch.learn.likelihood.marginal import Candidate, complete_evidence, judged
 from unlatch.learn.likelihood.objective import Likelihood
 from unlatch.learn.likelihood.parameters import ExpectedCounts, Parameters, encoded_log, parameters_of
-from unlatch.learn.likelihood.search import _LONG_MEMORY, _STICKINESS
+from unlatch.learn.likelihood.search import LONG_MEMORY, STICKINESS
 from unlatch.learn.likelihood.split_merge import (
     blurred_states,
     disjoint_pairs,
@@ -64,8 +64,8 @@ def test_a_bit_that_lasts_long_fills_the_middle_of_a_corridor_at_once() -> None:
         start = doubled_states(merged.parameters, stickiness, np.random.default_rng(0))
         return climb(start, likelihood, passes=50).log_likelihood
 
-    assert reached(_LONG_MEMORY) > whole.log_likelihood
-    assert max(map(reached, _STICKINESS)) < whole.log_likelihood
+    assert reached(LONG_MEMORY) > whole.log_likelihood
+    assert max(map(reached, STICKINESS)) < whole.log_likelihood
 
 
 # --- blurring ---------------------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ def test_blurring_takes_apart_what_two_states_share_and_doubling_does_not() -> N
     stuck = tidied(climb(start, likelihood))
     assert stuck.converged
     assert stuck.log_likelihood < whole - 500
-    for stickiness in (_LONG_MEMORY, *_STICKINESS):
+    for stickiness in (LONG_MEMORY, *STICKINESS):
         doubled = doubled_states(stuck.parameters, stickiness, np.random.default_rng(0))
         assert climb(doubled, likelihood).log_likelihood < whole - 500
     start_anew = blurred_states(stuck)

@@ -58,13 +58,13 @@ from unlatch.learn.likelihood.starts import (
 )
 from unlatch.learn.significance import USED
 
-__all__ = ["StateSearch", "search_hypotheses", "search_states"]
+__all__ = ["LONG_MEMORY", "STICKINESS", "StateSearch", "search_hypotheses", "search_states"]
 
-_STICKINESS = (0.9, 0.7, 0.5)
+STICKINESS = (0.9, 0.7, 0.5)
 """How persistent the new hidden bit starts out. The best of the three is kept, for the next rounds too as long as they
 pay."""
 
-_LONG_MEMORY = 0.99
+LONG_MEMORY = 0.99
 """The same, tried on the largest sample beside the others: there a bit may tell that takes a hundred steps to show, as
 in the middle of a corridor. Between .97 and .997 a T-Maze is found as soon. In the first rounds, when states are
 still symbols, it would put places together that are far apart."""
@@ -340,7 +340,7 @@ class _Search:
         self._starts: list[Parameters] = []
         self._likelihood = hypothesis.likelihood(_LEAST_SAMPLE)
         self._seen = _Seen(max_states)
-        self._stickiness: tuple[float, ...] = _STICKINESS
+        self._stickiness: tuple[float, ...] = STICKINESS
         self._failures = 0
         self.done = self.given_up = self._asked = False
         self.work = 0.0
@@ -561,7 +561,7 @@ class _Search:
             if not (self._explains_all() or self._is_noise(doubled, best)):
                 others = [
                     self._saving(doubled),
-                    *(self._climb(probe) for probe in probes[1 : len(_STICKINESS)]),
+                    *(self._climb(probe) for probe in probes[1 : len(STICKINESS)]),
                 ]
                 pruned = max([pruned, *map(self._pruned, others)], key=lambda found: found.score)
         self._rounds.append(
@@ -572,7 +572,7 @@ class _Search:
         least = _IMPROVEMENT if reached.n_states > best.n_states else _CLEARLY
         success = reached.score > best.score + least
         if not success:
-            self._stickiness = _STICKINESS
+            self._stickiness = STICKINESS
         return success
 
     def _is_noise(self, doubled: Candidate, best: Candidate) -> bool:
@@ -609,7 +609,7 @@ class _Search:
         likelihood = self._likelihood if whole else self._for_probes(best.n_states)
         probes = {
             sticky: self._climbed(doubled_states(parted, sticky, self._rng), _PROBING_PASSES, on=likelihood)
-            for sticky in ((_LONG_MEMORY, *_STICKINESS) if whole else self._stickiness)
+            for sticky in ((LONG_MEMORY, *STICKINESS) if whole else self._stickiness)
         }
         promising = sorted(probes, key=lambda sticky: -probes[sticky].log_likelihood)
         if not whole:
