@@ -14,7 +14,7 @@ from unlatch.core.budget import Stopped
 from unlatch.learn.likelihood import select_states
 from unlatch.learn.likelihood.climb import climb, evaluated
 from unlatch.learn.likelihood.coordinates import BrokenSticks
-from unlatch.learn.likelihood.integrated import Posterior, can_be_integrated, integrated, log_ratio
+from unlatch.learn.likelihood.integrated import _Posterior, can_be_integrated, integrated, _between
 from unlatch.learn.likelihood.marginal import Candidate, choice_cost, integrated_evidence, judged
 from unlatch.learn.likelihood.objective import Likelihood
 from unlatch.learn.likelihood.parameters import Parameters
@@ -114,7 +114,7 @@ def test_hidden_states_have_the_mean_likelihood_of_models_drawn_from_the_prior(
 def test_just_one_renaming_of_a_model_is_in_the_domain() -> None:
     rng = np.random.default_rng(6)
     likelihood = Likelihood.of(logged(drawn(4, 2, 3, rng), 50, rng), "departure")
-    posterior = Posterior(drawn(4, 2, 3, rng), likelihood)
+    posterior = _Posterior(drawn(4, 2, 3, rng), likelihood)
     for _ in range(20):
         model = drawn(4, 2, 3, rng)
         named = [
@@ -128,7 +128,7 @@ def test_neighbors_are_compared_as_bennett_does() -> None:
     """Two normal distributions, one 3 nats heavier and a standard deviation aside: log p/q is linear."""
     rng = np.random.default_rng(7)
     below, above = rng.normal(size=20_000), rng.normal(1.0, 1.0, size=5_000)
-    assert log_ratio(below - 0.5 + 3, above - 0.5 + 3) == pytest.approx(3.0, abs=0.03)
+    assert _between(below - 0.5 + 3, above - 0.5 + 3) == pytest.approx(3.0, abs=0.03)
 
 
 def test_a_seed_repeats_an_integral_and_entries_have_their_price() -> None:
@@ -184,7 +184,7 @@ def test_counts_are_those_with_the_larger_integral(
         return replace(candidate, by_integration=made_up[candidate.n_states])
 
     monkeypatch.setattr(select_states, "integrated_evidence", pretended)
-    monkeypatch.setattr(select_states, "MAY_TURN", 1e9)
+    monkeypatch.setattr(select_states, "_MAY_TURN", 1e9)
     result = learned(dense_log)
     assert result.states == 4
     assert (result.evidence.runner_up, result.evidence.gap) == (5, 3.0)
@@ -198,7 +198,7 @@ def test_without_time_for_integrals_the_best_model_stays(
     def stopped(*_: object) -> Candidate:
         raise Stopped
 
-    monkeypatch.setattr(select_states, "MAY_TURN", 1e9)
+    monkeypatch.setattr(select_states, "_MAY_TURN", 1e9)
     monkeypatch.setattr(select_states, "integrated_evidence", stopped)
     interrupted = learned(dense_log)
     monkeypatch.setattr(select_states, "can_be_integrated", lambda *_: False)

@@ -22,7 +22,7 @@ from unlatch.learn.likelihood.information import numbered_entries, outer_product
 from unlatch.learn.likelihood.objective import Likelihood
 from unlatch.learn.likelihood.parameters import Parameters
 
-__all__ = ["Integral", "Posterior", "can_be_integrated", "integrated", "log_ratio"]
+__all__ = ["Integral", "_Posterior", "can_be_integrated", "integrated", "_between"]
 
 _MOST_COORDINATES = 400
 _MOST_WORK = 40_000_000
@@ -99,7 +99,7 @@ def integrated(
     ``parameters`` are near a maximum; those that its renamings lead to are counted with it, others are only as far as
     draws get there.
     """
-    path = _Path(Posterior(_opened(parameters), likelihood), rng, stage)
+    path = _Path(_Posterior(_opened(parameters), likelihood), rng, stage)
     path.settle()
     sums: list[float] = []
     while len(sums) < 2 * _SWEEPS:
@@ -126,7 +126,7 @@ class _Point:
     slope: Floats
 
 
-class Posterior:
+class _Posterior:
     """Likelihood times prior in the coordinates `BrokenSticks`."""
 
     def __init__(self, parameters: Parameters, likelihood: Likelihood) -> None:
@@ -198,7 +198,7 @@ class _Normal:
 class _Path:
     """A draw that is moved along the path."""
 
-    def __init__(self, posterior: Posterior, rng: np.random.Generator, stage: str) -> None:
+    def __init__(self, posterior: _Posterior, rng: np.random.Generator, stage: str) -> None:
         self._posterior, self._rng, self._stage = posterior, rng, stage
         self._now = posterior.at(posterior.sticks.coordinates(posterior.sticks.like))
         self._normal = _Normal(self._now.z, posterior.precision(self._now))
@@ -283,11 +283,11 @@ def _summed(ladder: Floats, leads: list[Floats]) -> float:
     total = 0.0
     for i in range(len(ladder) - 1):
         apart = ladder[i] - ladder[i + 1]
-        total += log_ratio(apart * leads[i + 1], apart * leads[i])
+        total += _between(apart * leads[i + 1], apart * leads[i])
     return total
 
 
-def log_ratio(below: Floats, above: Floats) -> float:
+def _between(below: Floats, above: Floats) -> float:
     """Logarithm of the ratio of two integrals from the logarithms of the ratio of their integrands, at draws from the
     lower and from the upper one: the acceptance ratio method of Bennett."""
     from scipy.optimize import brentq

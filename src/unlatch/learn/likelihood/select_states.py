@@ -50,7 +50,7 @@ from unlatch.learn.likelihood.zeros import (
 from unlatch.learn.significance import USED
 from unlatch.learn.state_order import canonical_order
 
-__all__ = ["MAY_TURN", "Selection", "returned_model", "select_states"]
+__all__ = ["Selection", "returned_model", "select_states"]
 
 _FIRST_SAMPLE = 300_000
 """Steps on which zeros are judged at first, unless the search needed more."""
@@ -65,7 +65,7 @@ _FOR_THE_CLIMB = 0.8
 _CLOSE = 20.0
 """Nats that a longer climb and the zeros of a model may still make up for: within them a hypothesis is climbed too."""
 
-MAY_TURN = 15.0
+_MAY_TURN = 15.0
 """Nats by which Laplace's method may be wrong about two dense models with a state more and less: up to seven were seen,
 and either integral has an error of some two."""
 
@@ -421,7 +421,7 @@ class _Rivals:
         if states in self._integrated or not 1 <= states <= (max_states or states):
             return False
         rival = self._dense(states)
-        if rival.score < self.best.score - MAY_TURN or not can_be_integrated(
+        if rival.score < self.best.score - _MAY_TURN or not can_be_integrated(
             rival.parameters, self.likelihood
         ):
             return False
