@@ -27,7 +27,6 @@ __all__ = [
     "inverse",
     "least_squares",
     "log_determinant",
-    "lower_factor",
     "null_basis",
     "on_one_thread",
     "orthonormal",
@@ -91,17 +90,6 @@ def log_determinant(matrix: Floats, *, least: float) -> float:
         return 2 * float(np.log(_cholesky_diagonal(matrix)).sum())
     except scipy.linalg.LinAlgError:
         return float(np.log(np.maximum(scipy.linalg.eigvalsh(matrix), least)).sum())
-
-
-@own_errstate
-def lower_factor(matrix: Floats) -> Floats:
-    """The lower triangular C with C C' the matrix, which is symmetric and positive definite."""
-    _finite(matrix)
-    try:
-        result: Floats = scipy.linalg.cholesky(matrix, lower=True)
-    except scipy.linalg.LinAlgError:
-        raise NumericalError("a matrix that must be positive definite is not") from None
-    return result
 
 
 @own_errstate

@@ -26,8 +26,7 @@ class Evidence:
         The number chosen.
     scores : mapping of int to float
         Nats of evidence relative to the chosen model, by number of states. Those beside the chosen number and the
-        runner-up are of the search, from shorter climbs on part of a long log. Of models without zeros the chosen one
-        and its nearest rivals are compared by integrals, which have an error of some two nats.
+        runner-up are of the search, from shorter climbs on part of a long log.
     runner_up : int or None
         The best other number of those whose models were climbed to the end, and given their zeros, as the chosen one
         was.

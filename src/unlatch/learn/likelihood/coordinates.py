@@ -1,5 +1,4 @@
-"""Coordinates in which the likelihood is easy to climb: scaled square roots of probabilities; and some in which the
-prior of a dense model is easy to draw from."""
+"""Coordinates in which the likelihood is easy to climb: scaled square roots of probabilities."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ import numpy as np
 from unlatch.arrays import Flags, Floats, Ints
 from unlatch.learn.likelihood.parameters import ExpectedCounts, Parameters
 
-__all__ = ["BrokenSticks", "SquareRoots"]
+__all__ = ["SquareRoots"]
 
 
 class SquareRoots:
@@ -75,98 +74,3 @@ class SquareRoots:
         ratio = np.divide(used, roots, out=np.zeros_like(roots), where=np.abs(roots) > 1e-100)
         slope: Floats = 2 * (ratio - roots / self._sums(roots * roots) * self._sums(used)) / self._scale
         return slope
-
-
-class BrokenSticks:
-    """Coordinates in which the prior of a dense model, all distributions equally likely in every row, is the standard
-    normal distribution.
-
-    A row is a stick of which its entries break off shares one after the other. A share before k others is distributed
-    as 1 - u^(1/k) with u uniform, so that u = Phi(-z) makes z normal; the last entry takes what is left.
-    """
-
-    def __init__(self, parameters: Parameters) -> None:
-        self.like = parameters
-        self._masks: list[Flags] = [rows > 0 for rows in parameters]
-        behind = [mask[..., ::-1].cumsum(axis=-1)[..., ::-1] - mask for mask in self._masks]
-        self._free: list[Flags] = [
-            mask & (after > 0) for mask, after in zip(self._masks, behind, strict=True)
-        ]
-        self._others = [after[free] for after, free in zip(behind, self._free, strict=True)]
-        self._ends = np.cumsum([len(others) for others in self._others])
-
-    def __len__(self) -> int:
-        return int(self._ends[-1])
-
-    def coordinates(self, parameters: Parameters) -> Floats:
-        """Of a model with the same zeros."""
-        from scipy.special import ndtri
-
-        found = []
-        for rows, free, others in zip(parameters.blocks, self._free, self._others, strict=True):
-            left = rows[..., ::-1].cumsum(axis=-1)[..., ::-1]
-            rest = ((left - rows)[free] / left[free]) ** others
-            found.append(np.clip(-ndtri(rest), -_FAR, _FAR))
-        return np.concatenate(found)
-
-    def parameters(self, coordinates: Floats) -> Parameters:
-        """The model at a point."""
-        blocks = []
-        for part, mask, free, others in self._parts(coordinates):
-            kept, broken = np.zeros(mask.shape), np.zeros(mask.shape)  # logarithms of shares
-            kept[free] = _log_tail(part) / others
-            broken[free] = np.log(np.maximum(-np.expm1(kept[free]), _LEAST))
-            blocks.append(np.where(mask, np.exp(broken + kept.cumsum(axis=-1) - kept), 0.0))
-        return self.like.with_blocks(blocks)
-
-    def gradient(self, coordinates: Floats, uses: Sequence[Floats]) -> Floats:
-        """Of what has these derivatives by the logarithms of the probabilities; of the log-likelihood, the expected
-        uses."""
-        slopes = []
-        for (part, _, free, others), used in zip(self._parts(coordinates), uses, strict=True):
-            thinner, odds = _slopes(part, others)
-            after = used[..., ::-1].cumsum(axis=-1)[..., ::-1] - used
-            slopes.append(thinner * (used[free] * odds - after[free]))
-        return np.concatenate(slopes)
-
-    def jacobian(self, coordinates: Floats) -> Floats:
-        """Derivatives of the logarithms of all positive probabilities, block by block, by the coordinates."""
-        entries = sum(mask.size for mask in self._masks)
-        result = np.zeros((entries, len(self)))
-        above = column = 0
-        for part, mask, free, others in self._parts(coordinates):
-            thinner, odds = _slopes(part, others)
-            width = mask.shape[-1]
-            for place, slope, ratio in zip(np.flatnonzero(free), thinner, odds, strict=True):
-                result[above + place, column] = slope * ratio
-                result[above + place + 1 : above + (place // width + 1) * width, column] = -slope
-                column += 1
-            above += mask.size
-        positive = np.concatenate([mask.reshape(-1) for mask in self._masks])
-        chosen: Floats = result[positive]
-        return chosen
-
-    def _parts(self, coordinates: Floats) -> list[tuple[Floats, Flags, Flags, Ints]]:
-        parts = np.split(coordinates, self._ends[:-1])
-        return list(zip(parts, self._masks, self._free, self._others, strict=True))
-
-
-_FAR = 8.0
-"""Standard deviations beyond which a probability does not differ from zero or one."""
-
-_LEAST = 1e-300
-
-
-def _log_tail(z: Floats) -> Floats:
-    from scipy.special import log_ndtr
-
-    result: Floats = log_ndtr(-z)
-    return result
-
-
-def _slopes(z: Floats, others: Ints) -> tuple[Floats, Floats]:
-    """By how much the logarithm of what is kept falls with z, and the odds of what is kept."""
-    tail = _log_tail(z)
-    kept = tail / others
-    thinner = np.exp(-0.5 * z * z - 0.5 * np.log(2 * np.pi) - tail) / others
-    return thinner, np.exp(kept) / np.maximum(-np.expm1(kept), _LEAST)

@@ -16,7 +16,6 @@ from scipy.special import gammaln, xlogy
 from unlatch.arrays import Flags, Floats, Ints
 from unlatch.learn.likelihood.climb import Ascent, evaluated
 from unlatch.learn.likelihood.information import missing_information
-from unlatch.learn.likelihood.integrated import integrated
 from unlatch.learn.likelihood.objective import Likelihood
 from unlatch.learn.likelihood.parameters import JEFFREYS, ExpectedCounts, Parameters
 from unlatch.learn.significance import USED
@@ -28,7 +27,6 @@ __all__ = [
     "entry_prices",
     "expected_lead",
     "free_parameters",
-    "integrated_evidence",
     "judged",
     "least_cost",
     "row_likelihoods",
@@ -47,18 +45,15 @@ class Candidate:
         What the numbers cost if the hidden states had been seen (`complete_evidence`), a negative number.
     hidden : float
         Nats of it that the log does not charge, since it says less about the numbers than the states would.
-    by_integration : float, optional
-        The evidence for a dense model with no parabola in the place of its likelihood, where it was integrated.
     """
 
     ascent: Ascent
     complete: float
     hidden: float
-    by_integration: float | None = None
 
     @property
     def score(self) -> float:
-        """Logarithm of the evidence, in nats, by Laplace's method: of all models by the same."""
+        """Logarithm of the evidence, in nats."""
         return self.ascent.log_likelihood + self.complete + self.hidden
 
     @property
@@ -181,15 +176,6 @@ def _names_lost(counts: ExpectedCounts, share: float) -> float:
     told_apart = -np.expm1(-share * np.maximum(pairs, 0.0)).mean()
     others = np.arange(len(live))
     return float(gammaln(len(live) + 1) - np.log1p(told_apart * others).sum())
-
-
-def integrated_evidence(candidate: Candidate, likelihood: Likelihood, rng: np.random.Generator) -> Candidate:
-    """A dense model with the evidence for it integrated; with the same price as elsewhere for the choice of its
-    entries, of which it uses all."""
-    found = integrated(candidate.parameters, likelihood, rng)
-    entries = [int((rows > 0).sum()) for rows in candidate.parameters.blocks[1:]]
-    choices = sum(float(choice_cost(n, n)) for n in (candidate.n_states, *entries))
-    return replace(candidate, by_integration=found.value - choices)
 
 
 def row_likelihoods(rows: Floats) -> Floats:

@@ -14,10 +14,9 @@ from unlatch.core.evidence import Evidence
 from unlatch.core.pomdp import POMDP, Emission
 from unlatch.core.trajectory import Trajectory
 from unlatch.errors import NumericalError
-from unlatch.learn.likelihood.climb import Ascent, climb, evaluated
+from unlatch.learn.likelihood.climb import Ascent, evaluated
 from unlatch.learn.likelihood.evidence import SETTLED, predictive_states, weigh
-from unlatch.learn.likelihood.integrated import can_be_integrated
-from unlatch.learn.likelihood.marginal import Candidate, integrated_evidence, judged, least_cost
+from unlatch.learn.likelihood.marginal import Candidate, judged, least_cost
 from unlatch.learn.likelihood.objective import Hypothesis, Likelihood
 from unlatch.learn.likelihood.parameters import ExpectedCounts, Parameters
 from unlatch.learn.likelihood.refine import convergence_notes, made_possible
@@ -64,13 +63,6 @@ _FOR_THE_CLIMB = 0.8
 
 _CLOSE = 20.0
 """Nats that a longer climb and the zeros of a model may still make up for: within them a hypothesis is climbed too."""
-
-_MAY_TURN = 15.0
-"""Nats by which Laplace's method may be wrong about two dense models with a state more and less: up to seven were seen,
-and either integral has an error of some two."""
-
-_DENSE_PASSES = 60
-"""Passes after which the most probable of some dense models is climbed on."""
 
 _TRIED = 3
 """Pairs of states whose merging is climbed from, to find the best model with a state fewer, and states whose splitting
@@ -141,8 +133,6 @@ def select_states(
             rivals.compare()
         if rivals.likelihood.steps < first.hypothesis.steps:
             rivals.move_to(first.hypothesis.likelihood())
-        if states is None:
-            rivals.integrate(max_states)
         best = rivals.best.ascent
         checkpoint()
         predictive = predictive_states(
@@ -308,27 +298,6 @@ class _Rivals:
         self.best = first.final or first.chosen
         self.finished = {self.best.n_states: self.best}
         self._tried = set(self.finished)
-        self._integrated: dict[int, Candidate] = {}
-
-    @property
-    def compared(self) -> dict[int, Candidate]:
-        """The models that the best was compared with, by the same evidence: that which was integrated if it was."""
-        return self.finished if self.best.by_integration is None else self._integrated
-
-    @property
-    def first(self) -> Candidate:
-        """The best model by Laplace's method, which those whose evidence was not integrated are compared with."""
-        return self.best if self.best.by_integration is None else next(iter(self._integrated.values()))
-
-    def behind(self, found: Candidate) -> float:
-        """Nats by which a model that was finished lies behind the best, a negative number."""
-        if self.best.by_integration is None or found.by_integration is None:
-            return found.score - self.first.score + self._first_behind
-        return found.by_integration - self.best.by_integration
-
-    @property
-    def _first_behind(self) -> float:
-        return 0.0 if self.first is self.best else _integral(self.first) - _integral(self.best)
 
     def compare(self) -> None:
         """Finish the nearest rivals; one that turns out better takes the place of the best, and has rivals itself.
@@ -384,17 +353,6 @@ class _Rivals:
         """The best model with so many states after a short climb: from that of the search or, for a state fewer or
         more, from the best model with two of its states merged, with one split. What the search has left behind with
         more states than the best was climbed from other models."""
-        climbed = [
-            climb_or_open(start, self.likelihood, passes=30, target=target, stage="comparing")
-            for start in self._starts(states)
-        ]
-        return max(
-            (judged(ascent, self.likelihood) for ascent in climbed),
-            key=lambda candidate: (without_unvisited(candidate.ascent) is None, candidate.score),
-        )
-
-    def _starts(self, states: int) -> list[Parameters]:
-        """Models with so many states to climb from."""
         found = [self._search.models[states].parameters] if states in self._search.models else []
         best, visits = self.best.parameters, self.best.ascent.visits
         if states == best.n_states - 1:
@@ -403,50 +361,14 @@ class _Rivals:
             common = np.argsort(-np.where(best.terminal, 0.0, visits), kind="stable")
             alive = min(_TRIED, self.best.ascent.n_going_on)
             found += [split_state(best, int(state), self._rng) for state in common[:alive]]
-        return found
-
-    def integrate(self, max_states: int | None) -> None:
-        """Where the best model is dense, compare it with those with a state more, and a state fewer, by evidence that
-        is integrated, as long as another one turns out better. At the end of the budget the best so far stays."""
-        if not can_be_integrated(self.best.parameters, self.likelihood):
-            return
-        with ending():
-            for way in (1, -1):
-                while self._is_better(self.best.n_states + way, max_states):
-                    pass
-
-    def _is_better(self, states: int, max_states: int | None) -> bool:
-        """Whether there is more evidence for the best dense model with so many states, by integration; then it is the
-        best."""
-        if states in self._integrated or not 1 <= states <= (max_states or states):
-            return False
-        rival = self._dense(states)
-        if rival.score < self.best.score - _MAY_TURN or not can_be_integrated(
-            rival.parameters, self.likelihood
-        ):
-            return False
-        if not self._integrated:
-            self._integrate(self.best)
-        self._integrate(rival)
-        self.best = max(self._integrated.values(), key=_integral)
-        self.finished.update(self._integrated)
-        return self.best.n_states == states
-
-    def _integrate(self, candidate: Candidate) -> None:
-        self._integrated[candidate.n_states] = integrated_evidence(candidate, self.likelihood, self._rng)
-
-    def _dense(self, states: int) -> Candidate:
-        """The best dense model with so many states, a state more or fewer than the best."""
-        known = self.finished.get(states)
-        rivals = [] if known is None or not known.parameters.dense else [known]
-        log, starts = self.likelihood.log, self._starts(states)
-        starts = [replace(smoothed(start, log), dense=True) for start in starts]
-        climbed = [climb(start, self.likelihood, passes=_DENSE_PASSES, stage="comparing") for start in starts]
-        rivals += [
-            judged(climb(ascent.parameters, self.likelihood, stage="comparing"), self.likelihood)
-            for ascent in sorted(climbed, key=lambda ascent: -_height(ascent))[:1]
+        climbed = [
+            climb_or_open(start, self.likelihood, passes=30, target=target, stage="comparing")
+            for start in found
         ]
-        return max(rivals, key=lambda candidate: _height(candidate.ascent))
+        return max(
+            (judged(ascent, self.likelihood) for ascent in climbed),
+            key=lambda candidate: (without_unvisited(candidate.ascent) is None, candidate.score),
+        )
 
     def move_to(self, likelihood: Likelihood) -> None:
         """Climb the best and its strongest rival on more of the log."""
@@ -468,23 +390,14 @@ def _could_reach(rival: Candidate, evidence: float) -> bool:
     return rival.log_likelihood + max(sparse, rival.complete + rival.hidden) >= evidence - _CLOSE
 
 
-def _integral(candidate: Candidate) -> float:
-    return -np.inf if candidate.by_integration is None else candidate.by_integration
-
-
-def _height(ascent: Ascent) -> float:
-    """What climbs maximize."""
-    return ascent.log_likelihood + ascent.parameters.log_prior
-
-
 def _evidence(rivals: _Rivals, contenders: list[_Contender], *, fixed: bool) -> Evidence:
     first = contenders[0]
-    states, steps, compared = rivals.best.n_states, rivals.likelihood.steps, rivals.compared
+    states, steps, compared = rivals.best.n_states, rivals.likelihood.steps, rivals.finished
     if fixed:  # then no other number was climbed to the end: what the search saw is compared, on its steps
         steps, compared = first.search.steps, {}
-    known = first.search.models.get(rivals.first.n_states, first.chosen).score - rivals.behind(rivals.first)
+    known = first.search.models.get(states, first.chosen).score
     scores = {n: found.score - known for n, found in first.search.models.items()}
-    scores.update({n: rivals.behind(found) for n, found in rivals.finished.items()})
+    scores.update({n: found.score - rivals.best.score for n, found in rivals.finished.items()})
     weighed = replace(
         weigh(states, scores, steps, first.search.complete, fixed=fixed, compared=compared),
         emission=str(first.hypothesis),
