@@ -552,11 +552,13 @@ class _Search:
         clearly better model."""
         self._disentangle()
         best = self._with_its_zeros()
-        probes = self._doublings(best)
-        doubled = self._climb(probes[0])
-        pruned = self._pruned(doubled)
-        more = pruned.n_states > best.n_states and pruned.score > best.score + _IMPROVEMENT
-        if not more and self.steps >= self._largest_sample():
+        whole = self.steps >= self._largest_sample()
+        probes, doubled, pruned = self._doubled_and_pruned(best)
+        if len(probes) == 1 and whole and not (self._pays(pruned, best) or self._explains_all()):
+            self._stickiness = STICKINESS  # the one that paid before does no longer: now they are compared
+            probes, doubled, found = self._doubled_and_pruned(best)
+            pruned = max(pruned, found, key=lambda found: found.score)
+        if whole and not self._pays(pruned, best):
             pruned = max(pruned, self._one_more(doubled, best), key=lambda found: found.score)
             if not (self._explains_all() or self._is_noise(doubled, best)):
                 others = [
@@ -574,6 +576,16 @@ class _Search:
         if not success:
             self._stickiness = STICKINESS
         return success
+
+    def _doubled_and_pruned(self, best: Candidate) -> tuple[list[Parameters], Candidate, Candidate]:
+        """All doublings after short climbs, the most promising one climbed, and what is left of it."""
+        probes = self._doublings(best)
+        doubled = self._climb(probes[0])
+        return probes, doubled, self._pruned(doubled)
+
+    def _pays(self, found: Candidate, best: Candidate) -> bool:
+        """Whether there is more evidence for more states."""
+        return found.n_states > best.n_states and found.score > best.score + _IMPROVEMENT
 
     def _is_noise(self, doubled: Candidate, best: Candidate) -> bool:
         """Whether a doubled model gained no more than noise does with so many numbers more: then other doublings, and
@@ -601,19 +613,19 @@ class _Search:
         return self._seen.best
 
     def _doublings(self, best: Candidate) -> list[Parameters]:
-        """Twice the states after short climbs, the most promising first. On the largest sample all of it is looked at,
-        since what takes long to show is rare; before, the stickiness that paid in the last round is not compared with
-        others again."""
+        """Twice the states after short climbs, the most promising first. The stickiness that paid in the last round is
+        not compared with others again; where several are on the largest sample, all of it is looked at, since what
+        takes long to show is rare."""
         parted = with_endings(best.parameters, self._likelihood.log, self._likelihood.emission)
-        whole = self.steps >= self._largest_sample()
-        likelihood = self._likelihood if whole else self._for_probes(best.n_states)
+        stickiness, likelihood = self._stickiness, self._for_probes(best.n_states)
+        if len(stickiness) > 1 and self.steps >= self._largest_sample():
+            stickiness, likelihood = (LONG_MEMORY, *stickiness), self._likelihood
         probes = {
             sticky: self._climbed(doubled_states(parted, sticky, self._rng), _PROBING_PASSES, on=likelihood)
-            for sticky in ((LONG_MEMORY, *STICKINESS) if whole else self._stickiness)
+            for sticky in stickiness
         }
         promising = sorted(probes, key=lambda sticky: -probes[sticky].log_likelihood)
-        if not whole:
-            self._stickiness = tuple(promising[:1])
+        self._stickiness = tuple(promising[:1])
         return [probes[sticky].parameters for sticky in promising]
 
     def _one_more(self, doubled: Candidate, best: Candidate) -> Candidate:
