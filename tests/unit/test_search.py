@@ -228,7 +228,17 @@ def test_a_hypothesis_that_is_behind_waits_and_is_given_up() -> None:
     assert wrong.best.n_states < 20
 
 
-def test_nobody_is_given_up_because_another_explains_all() -> None:
+def test_what_would_be_dearer_is_not_looked_for_once_all_is_explained() -> None:
+    """Told by the state left and the action, the colors of a room take a row for every action. Here departure went on
+    to as many states as arrival, although no number of them could make up for that."""
+    right, wrong = room_searches(layout=1)
+    assert (right.hypothesis.emission, right.best.n_states) == ("arrival", 20)
+    assert right.best.log_likelihood > -1
+    assert wrong.given_up
+    assert wrong.best.n_states < 10
+
+
+def test_one_that_may_be_cheaper_is_not_given_up_because_another_explains_all() -> None:
     """Without slips the state left and the action tell the color too; but that takes a row for every action. So the
     other explains all of the log, from its beginning, and the right one is not given up for it."""
     room = domains.random_room(4, 5, 4, rng=0)
