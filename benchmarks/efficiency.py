@@ -97,7 +97,12 @@ def main() -> None:
     )
     parser.add_argument("--models", type=Path, help="folder of the .POMDP files of seeds")
     parser.add_argument("--steps", type=int, help="of seeds, dense, rules and speed instead of their own")
-    parser.add_argument("--systems", nargs="+", metavar="NAME", help="some systems of seeds and speed alone")
+    parser.add_argument(
+        "--systems",
+        nargs="+",
+        metavar="NAME",
+        help="some systems alone, of seeds, speed and logs with a truth",
+    )
     parser.add_argument("--against", type=Path, help="src folder of another checkout, for speed")
     parser.add_argument(
         "--threads", type=int, default=1, help="of every library, for speed; 0 leaves it to them"
@@ -124,7 +129,11 @@ def main() -> None:
 
 def _learned(groups: list[str], arguments: argparse.Namespace) -> Found:
     study = build_efficiency_study()
-    units = [unit for case in cases(groups) for unit in units_of(case, at_most=arguments.at_most)]
+    chosen = cases(groups)
+    asked = _asked([case.system for case in chosen], arguments)
+    units = [
+        unit for case in chosen if case.system in asked for unit in units_of(case, at_most=arguments.at_most)
+    ]
     found: Found = {}
     for row in finished_rows(study, arguments.out, arguments, units, shown=study.units):
         found.setdefault((row["system"], int(row["steps"])), []).append(row)
