@@ -101,7 +101,7 @@ def main() -> None:
         "--systems",
         nargs="+",
         metavar="NAME",
-        help="some systems alone, of seeds, speed and logs with a truth",
+        help="some systems alone; not of short, dense and rules",
     )
     parser.add_argument("--against", type=Path, help="src folder of another checkout, for speed")
     parser.add_argument(
