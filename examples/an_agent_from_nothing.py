@@ -3,7 +3,7 @@
 import unlatch
 
 truth = unlatch.domains.lockbox()
-SEED, FIRST, EPISODE, MOST = 401, 225, 100, 2_000
+SEED, FIRST, EPISODE, MOST = 404, 225, 100, 2_000
 # One seed is a story; docs/planning.md has the medians of many.
 
 
