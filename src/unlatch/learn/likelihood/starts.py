@@ -206,12 +206,21 @@ def possible(parameters: Parameters, likelihood: Likelihood) -> Parameters:
 
 
 def climb_or_open(start: Parameters, likelihood: Likelihood, **options: Any) -> Ascent:
-    """`climb`, from a model without those zeros of ``start`` that make the log impossible, if any do."""
+    """`climb`, from a model without those zeros of ``start`` that make the log impossible, if any do: without those
+    that a part of the log wants open, or that all of it does, or without any."""
     with suppress(NumericalError):
         return climb(start, likelihood, **options)
     with suppress(NumericalError):
         return climb(reopened(start, likelihood), likelihood, **options)
+    if zeros_save_time(start) and _trial_events(start) < len(likelihood.log):
+        with suppress(NumericalError):
+            return climb(reopened(start, likelihood, whole=True), likelihood, **options)
     return climb(smoothed(start, likelihood.log), likelihood, **options)
+
+
+def _trial_events(parameters: Parameters) -> int:
+    """Events that a pass with all zeros open may take."""
+    return _TRIAL_WORK // parameters.n_states**2
 
 
 def zeros_save_time(parameters: Parameters) -> bool:
@@ -221,18 +230,18 @@ def zeros_save_time(parameters: Parameters) -> bool:
     return bool(parameters.n_states > DENSE_STATES and used <= _MOSTLY)
 
 
-def reopened(parameters: Parameters, likelihood: Likelihood) -> Parameters:
+def reopened(parameters: Parameters, likelihood: Likelihood, *, whole: bool = False) -> Parameters:
     """The model with those of its zeros open that the log may want to use.
 
     All are opened a little, and a few passes of EM tell: an entry grows in each of them exactly if the likelihood rises
     with it. Those that do not grow enough are closed again. A pass with all zeros open is dear: with many states only
-    as much of the log is asked, from its beginning, as `_TRIAL_WORK` allows. Where zeros save no time, all stay open:
-    where much is hidden EM takes hundreds of passes to show what it wants.
+    as much of the log is asked, from its beginning, as `_TRIAL_WORK` allows, unless the ``whole`` log is to be. Where
+    zeros save no time, all stay open: where much is hidden EM takes hundreds of passes to show what it wants.
     """
     opening = smoothed(parameters, likelihood.log)
     if not zeros_save_time(parameters):
         return opening
-    part = replace(likelihood, log=likelihood.log.head(_TRIAL_WORK // parameters.n_states**2))
+    part = likelihood if whole else replace(likelihood, log=likelihood.log.head(_trial_events(parameters)))
     current = opening
     for _ in range(_TRIALS):
         current = maximization(part.counts(current), current)
