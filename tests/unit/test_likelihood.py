@@ -17,7 +17,7 @@ from unlatch.compare.errors import observation_l1_all, transition_l1
 from unlatch.core.budget import Budget, Stopped
 from unlatch.core.evidence import Evidence
 from unlatch.core.progress import listening
-from unlatch.errors import DataError, UsageError
+from unlatch.errors import DataError, NumericalError, UsageError
 from unlatch.learn.likelihood.climb import Ascent, climb, evaluated
 from unlatch.learn.likelihood.coordinates import SquareRoots
 from unlatch.learn.likelihood.evidence import predictive_states, weigh
@@ -35,6 +35,7 @@ from unlatch.learn.likelihood.refine import refine
 from unlatch.learn.likelihood.split_merge import doubled_states, merge_gains, merged_states
 from unlatch.learn.likelihood.starts import (
     DENSE_STATES,
+    climb_or_open,
     opened,
     random_parameters,
     reopened,
@@ -530,3 +531,29 @@ def test_observations_that_only_come_last_are_ends_and_no_states() -> None:
 def test_an_observation_that_no_step_follows_leads_anywhere() -> None:
     log = unlatch.Trajectory([0, 0, 0], [0, 0, 1], ("a",), ("x", "y"))
     np.testing.assert_allclose(seen_states(encoded_log(log)).transitions, [[[0.5, 0.5], [0.5, 0.5]]])
+
+
+@pytest.mark.compiled
+def test_a_zero_that_only_the_end_of_a_log_refutes_is_opened_alone() -> None:
+    """With sixty states the first 139,000 steps are asked which zeros they want open. Here it is one that none of them
+    does; before, every zero was opened, and passes over rooms with hundreds of states became a hundred times dearer.
+    """
+    room = domains.random_room(6, 10, rng=0)
+    action, cell = next(zip(*np.nonzero(np.einsum("ass->as", room.transitions) == 0), strict=True))
+    stuck = room.transitions.copy()
+    stuck[action, cell] = np.eye(60)[cell]
+    closed = replace(room, transitions=stuck)
+    parts = simulate(closed, 140_000, rng=0), simulate(room, 3_000, rng=1)
+    log = unlatch.Trajectory(
+        np.concatenate([part.actions for part in parts]),
+        np.concatenate([part.observations for part in parts]),
+        room.action_names,
+        room.observation_names,
+        episode_starts=[0, 140_000],
+    )
+    likelihood = Likelihood.of(log, "arrival")
+    with pytest.raises(NumericalError):
+        likelihood.counts(parameters_of(closed))
+    found = climb_or_open(parameters_of(closed), likelihood, passes=5).parameters.transitions
+    assert found[action, cell, room.transitions[action, cell].argmax()] > 0
+    assert np.count_nonzero(found) < 2 * np.count_nonzero(stuck)
