@@ -381,7 +381,7 @@ def test_a_rival_with_a_state_that_is_never_visited_has_no_score() -> None:
     evidence = unlatch.learn_pomdp(simulate(room, 3_000, rng=0), rng=0).evidence
     assert evidence is not None
     assert evidence.states == 14
-    assert evidence.scores.get(15, -np.inf) < -15
+    assert evidence.scores.get(15, -np.inf) < -18
 
 
 # --- zeros that are opened again ------------------------------------------------------------------------
@@ -536,8 +536,7 @@ def test_an_observation_that_no_step_follows_leads_anywhere() -> None:
 @pytest.mark.compiled
 def test_a_zero_that_only_the_end_of_a_log_refutes_is_opened_alone() -> None:
     """With sixty states the first 139,000 steps are asked which zeros they want open. Here it is one that none of them
-    does; before, every zero was opened, and passes over rooms with hundreds of states became a hundred times dearer.
-    """
+    does; before, every zero was opened, and passes took whole matrices."""
     room = domains.random_room(6, 10, rng=0)
     action, cell = next(zip(*np.nonzero(np.einsum("ass->as", room.transitions) == 0), strict=True))
     stuck = room.transitions.copy()

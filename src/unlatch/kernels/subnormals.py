@@ -1,4 +1,4 @@
-"""Numbers below 2.2e-308, which have fewer digits than others and on x86 processors take a hundred times as long.
+"""Numbers below 2.2e-308, which have fewer digits than others and on x86 processors take many times as long.
 
 Messages of a climb that drives probabilities to zero are full of them: four fifths of such passes went into numbers
 that are added to others which are larger by two hundred orders of magnitude. They may as well be zero.
