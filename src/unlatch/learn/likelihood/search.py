@@ -81,6 +81,10 @@ rarely."""
 _TELLS_MORE = 1.5
 """Times as many steps for which, with a state or two more, all is looked at anew; not for a tenth more."""
 
+_MOST_OF_IT = 0.5
+"""Share of the steps that a search ends with from which it goes on with all of these: a round on them costs less than
+one that does not pay on so much of them, and is then repeated."""
+
 _STEPS_PER_PROBE = 2_000
 """Steps for every state from which it is told which of several starts to climb on from."""
 
@@ -474,13 +478,17 @@ class _Search:
         if self._seen.best.n_states >= self._max_states:
             self.done = True
             return
-        wanted = self._wanted_sample()
-        if wanted > self.steps:
-            self.move_to(wanted)
+        self._look_at_more()
         self._failures = 0 if self._round() else self._failures + 1
         self._note()
         if self._failures and self.steps >= self._largest_sample():
             self.done = self._explains_all() or not (self._without_zeros() or self._second_opinion())
+
+    def _look_at_more(self) -> None:
+        """Go on to the steps that the next round needs."""
+        wanted = self._wanted_sample()
+        if wanted > self.steps:
+            self.move_to(wanted)
 
     def _note(self) -> None:
         self.history.append((self._seen.best.ascent.n_going_on, self._seen.best.score, self.steps))
@@ -511,7 +519,11 @@ class _Search:
             other._likelihood = self._likelihood
         other._asked = True
         other.begin()
-        while not (other.done or other._failures or other._has_come_to_the_end_of(self)):
+        while not (other.done or other._failures):
+            if not other._starts:
+                other._look_at_more()
+            if other._has_come_to_the_end_of(self):
+                break
             other.advance()
         self.work += other.work
         ratio = self.steps / max(other.steps, 1)
@@ -527,11 +539,12 @@ class _Search:
         return self._seen.best.score > before + _IMPROVEMENT
 
     def _has_come_to_the_end_of(self, other: _Search) -> bool:
-        """Whether the last turn led to what the other had on the same steps with as many states as it ended with: the
+        """Whether this search stands where the other did on the same steps with as many states as it ended with: the
         same evidence, so the same model. The rounds that followed led nowhere."""
-        states, evidence, steps = self.history[-1] if self.history else (0, 0.0, 0)
+        best = self._seen.best
+        states = best.ascent.n_going_on
         return states == other._seen.best.ascent.n_going_on and any(
-            (states, steps) == (n, on) and abs(evidence - others) < _IMPROVEMENT
+            (states, self.steps) == (n, on) and abs(best.score - others) < _IMPROVEMENT
             for n, others, on in other.history
         )
 
@@ -658,9 +671,11 @@ class _Search:
     def _wanted_sample(self) -> int:
         """Steps for the next round: as many as there may be if the last one did not pay, before the search gives up.
         Not at once: by then another may be done, and nothing be left to look for."""
+        largest = self._largest_sample()
         if self._failures:
-            return self._largest_sample()
-        return min(max(self.steps, _STEPS_PER_STATE * self._seen.best.n_states), self._largest_sample())
+            return largest
+        wanted = max(self.steps, _STEPS_PER_STATE * self._seen.best.n_states)
+        return largest if wanted > _MOST_OF_IT * largest else wanted
 
     def _largest_sample(self) -> int:
         whole = len(self.hypothesis.log)

@@ -316,11 +316,11 @@ class _Rivals:
                     self._add(self._finished(rival))
 
     def _finished(self, rival: Candidate) -> Candidate:
-        """The rival at its maximum with its zeros. One with many states that is then still clearly behind is spared the
-        opening of zeros, which is most of the work."""
+        """The rival at its maximum with its zeros. One with many states that is then still clearly behind, or has a
+        state that is no longer visited, is spared the opening of zeros, which is most of the work."""
         if rival.n_states > DENSE_STATES:
             found = simplest(maximize(rival.parameters, self.likelihood), self.likelihood)
-            if found.score < self.best.score - _CLOSE:
+            if found.score < self.best.score - _CLOSE or without_unvisited(found.ascent) is not None:
                 return found
         return _finished(rival.parameters, self.likelihood)
 

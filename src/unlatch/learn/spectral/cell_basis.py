@@ -119,12 +119,16 @@ class Negativity:
         updates, inverse = moved
         active = np.append(updates.ravel() < 0, self._initial @ q < 0)
         columns = np.empty((rows, self.size))
+        left = updates @ inverse
         for p, (i, j) in enumerate(self._free):
-            change = np.zeros_like(q)
-            change[i, j], change[i, i] = 1.0, -1.0
-            generator = inverse @ change
-            moving = updates @ generator - generator @ updates
-            columns[:, p] = np.append(moving.ravel(), self._initial @ change)
+            # The change of Q has one row, so that both products with it are outer ones.
+            moving = inverse[:, i, None] * (updates[:, None, i] - updates[:, None, j])
+            moving[:, :, j] += left[:, :, i]
+            moving[:, :, i] -= left[:, :, i]
+            columns[:-len(q), p] = moving.ravel()
+            columns[-len(q) :, p] = 0.0
+            columns[len(columns) - len(q) + j, p] = self._initial[i]
+            columns[len(columns) - len(q) + i, p] = -self._initial[i]
         columns[~active] = 0.0
         return columns
 
