@@ -104,6 +104,10 @@ _SPLITS, _SPLITS_KEPT = 16, 2
 """States that are split one by one where doubling did not pay, the most visited first, and how many of these models are
 climbed on."""
 
+_MANY_STATES = 64
+"""States from which single pairs are merged only in a round that does not pay: each takes a climb over all of the
+sample, and they do no harm where states are doubled again."""
+
 _TIE = 0.01
 """Nats of evidence that a merge may cost: states that are never visited are told from nothing."""
 _NOISE_GAIN = 1.0
@@ -594,7 +598,7 @@ class _Search:
         """All doublings after short climbs, the most promising one climbed, and what is left of it."""
         probes = self._doublings(best)
         doubled = self._climb(probes[0])
-        return probes, doubled, self._pruned(doubled)
+        return probes, doubled, self._pruned(doubled, best)
 
     def _pays(self, found: Candidate, best: Candidate) -> bool:
         """Whether there is more evidence for more states."""
@@ -745,25 +749,37 @@ class _Search:
             ascent = self._climbed(ascent.parameters, _PASSES)
         return self._record(ascent)
 
-    def _pruned(self, candidate: Candidate) -> Candidate:
+    def _pruned(self, candidate: Candidate, before: Candidate | None = None) -> Candidate:
         """Merge states while that improves the evidence.
 
         A merge that costs no more than noise would gain is taken at once. If none is, the one with the most evidence of
         those that were tried is: many pairs, where a model has far too many states, but not those that the log tells
-        apart.
+        apart. What was too many pairs is not tried again until half as many were right. Of a model with many states
+        that is clearly better than the one ``before`` the round, single pairs are left to the next round.
         """
         visited = without_unvisited(candidate.ascent)
         current = candidate if visited is None else self._record(self._climbed(visited, _MERGING_PASSES))
+        most = current.n_states
         while current.n_states > 1:
             if self._seen.is_pruned(current):
                 return current
-            simpler = self._merged(current)
+            simpler = self._merged(current, most, singly=not self._is_growing(current, before))
             if simpler is None:
                 break
+            most = 2 * (current.n_states - simpler.n_states)
             current = simpler
         current = self._climb(self._within_limit(current))
         self._seen.pruned.append((current.n_states, current.score))
         return current
+
+    def _is_growing(self, found: Candidate, before: Candidate | None) -> bool:
+        """Whether the round will be followed by another, and a climb for every pair would be dear."""
+        return (
+            before is not None
+            and found.n_states > _MANY_STATES
+            and found.score > before.score + _CLEARLY
+            and found.log_likelihood < -_LEAST_PRICE
+        )
 
     def _within_limit(self, candidate: Candidate) -> Parameters:
         """The cheapest pairs merged until no more states are left than were allowed, whatever that costs."""
@@ -774,14 +790,14 @@ class _Search:
             current = judged(evaluated(merged, self._likelihood), self._likelihood)
         return current.parameters
 
-    def _merged(self, current: Candidate) -> Candidate | None:
-        """The model with fewer states, or None if none is better. Where there is clearly less evidence than for the
-        best model, and no more likelihood than noise gives so many numbers more, only what costs no more than noise is
-        merged: one pair at a time would take long to get there."""
+    def _merged(self, current: Candidate, most: int, *, singly: bool) -> Candidate | None:
+        """The model with fewer states, at most so many, or None if none is better. Where there is clearly less evidence
+        than for the best model, and no more likelihood than noise gives so many numbers more, only what costs no more
+        than noise is merged: one pair at a time would take long to get there."""
         best: Candidate | None = None
         behind = current.score < self._seen.best.score - _CLEARLY and not self._is_likelier(current)
-        for pairs in merge_proposals(current):
-            if behind and len(pairs) == 1:
+        for pairs in merge_proposals(current, most):
+            if len(pairs) == 1 and (behind or not singly):
                 break
             merged = self._with_merged(current, pairs)
             if merged is None or merged.score < current.score - _TIE:

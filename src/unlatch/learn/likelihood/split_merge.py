@@ -227,8 +227,8 @@ def with_shared_rows(ascent: Ascent) -> Parameters:
     )
 
 
-def merge_proposals(candidate: Candidate) -> Iterator[list[Pair]]:
-    """Pairs of states to merge at once, the most promising first.
+def merge_proposals(candidate: Candidate, most: int | None = None) -> Iterator[list[Pair]]:
+    """Pairs of states to merge at once, the most promising first; at ``most`` so many, if that is given.
 
     First every state with another, then half as many pairs, and so on, and in its place the number of pairs that should
     gain; then the best pairs one by one. After a doubling that did not pay every state has a twin, and merging twins
@@ -245,7 +245,7 @@ def merge_proposals(candidate: Candidate) -> Iterator[list[Pair]]:
         sizes.add(size)
         size //= 2
     for size in sorted(sizes - {0, 1}, reverse=True):
-        if sum(gain_of[pair] for pair in disjoint[:size]) > least:
+        if (most is None or size <= most) and sum(gain_of[pair] for pair in disjoint[:size]) > least:
             yield disjoint[:size]
     for pair in pairs[:_MERGES_TRIED]:
         if gain_of[pair] > least:
