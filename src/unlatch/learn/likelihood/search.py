@@ -82,8 +82,8 @@ _TELLS_MORE = 1.5
 """Times as many steps for which, with a state or two more, all is looked at anew; not for a tenth more."""
 
 _MOST_OF_IT = 0.5
-"""Share of the steps that a search ends with from which it goes on with all of these: a round on them costs less than
-one that does not pay on so much of them, and is then repeated."""
+"""Share of the steps that a search ends with from which it goes on with all of these, unless states are many and so
+rounds are dear: a round on them costs less than one that does not pay on so much of them, and is then repeated."""
 
 _STEPS_PER_PROBE = 2_000
 """Steps for every state from which it is told which of several starts to climb on from."""
@@ -105,8 +105,8 @@ _SPLITS, _SPLITS_KEPT = 16, 2
 climbed on."""
 
 _MANY_STATES = 64
-"""States from which single pairs are merged only in a round that does not pay: each takes a climb over all of the
-sample, and they do no harm where states are doubled again."""
+"""States from which, as long as their number grows, single pairs are not merged and entries not saved: each takes
+climbs over all of the sample, and they do no harm where states are doubled again."""
 
 _TIE = 0.01
 """Nats of evidence that a merge may cost: states that are never visited are told from nothing."""
@@ -350,7 +350,7 @@ class _Search:
         self._seen = _Seen(max_states)
         self._stickiness: tuple[float, ...] = STICKINESS
         self._failures = 0
-        self.done = self.given_up = self._asked = False
+        self.done = self.given_up = self._asked = self._grew = False
         self.work = 0.0
         self._elsewhere: tuple[Candidate, int, float] | None = (
             None  # a model, other steps, its evidence there
@@ -588,8 +588,8 @@ class _Search:
             f"evidence {best.score:.1f} to {pruned.score:.1f}"
         )
         reached = self._seen.best
-        least = _IMPROVEMENT if reached.n_states > best.n_states else _CLEARLY
-        success = reached.score > best.score + least
+        self._grew = reached.n_states > best.n_states
+        success = reached.score > best.score + (_IMPROVEMENT if self._grew else _CLEARLY)
         if not success:
             self._stickiness = STICKINESS
         return success
@@ -606,9 +606,12 @@ class _Search:
 
     def _is_noise(self, doubled: Candidate, best: Candidate) -> bool:
         """Whether a doubled model gained no more than noise does with so many numbers more: then other doublings, and
-        the same with fewer entries, have nothing to find. With few states they cost little, and states may be faint."""
-        gained = doubled.log_likelihood - best.log_likelihood
-        return best.n_states > DENSE_STATES and gained < _NOISE_GAIN * (doubled.free - best.free)
+        the same with fewer entries, have nothing to find. With few states they cost little and states may be faint:
+        there noise is what is left of a parabola, up to two standard deviations, which are less than a state costs."""
+        gained, numbers = doubled.log_likelihood - best.log_likelihood, doubled.free - best.free
+        if best.n_states > DENSE_STATES:
+            return gained < _NOISE_GAIN * numbers
+        return gained < numbers / 2 + 2 * np.sqrt(max(numbers, 0) / 2)
 
     def _disentangle(self) -> None:
         """Climb from the best model blurred, as long as that may lead clearly above it: what two states share crosswise
@@ -623,9 +626,11 @@ class _Search:
     def _with_its_zeros(self) -> Candidate:
         """The best model. On the whole sample one with many states is first given the zeros that it can do with:
         otherwise the round would find these, be taken for a success, and be followed by another. With few states that
-        costs little, and a state that is still missed may hide in what would be closed."""
+        costs little, and a state that is still missed may hide in what would be closed; with many it waits until a
+        round finds no more states."""
         best = self._seen.best
-        if best.n_states > DENSE_STATES and self.steps >= self._largest_sample():
+        grows = best.n_states >= _MANY_STATES and self._grew
+        if best.n_states > DENSE_STATES and self.steps >= self._largest_sample() and not grows:
             self._saving(best)
         return self._seen.best
 
@@ -678,8 +683,9 @@ class _Search:
         largest = self._largest_sample()
         if self._failures:
             return largest
-        wanted = max(self.steps, _STEPS_PER_STATE * self._seen.best.n_states)
-        return largest if wanted > _MOST_OF_IT * largest else wanted
+        states = self._seen.best.n_states
+        wanted = max(self.steps, _STEPS_PER_STATE * states)
+        return largest if states < _MANY_STATES and wanted > _MOST_OF_IT * largest else min(wanted, largest)
 
     def _largest_sample(self) -> int:
         whole = len(self.hypothesis.log)

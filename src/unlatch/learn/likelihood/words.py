@@ -24,9 +24,10 @@ __all__ = ["WordPasses", "Words", "are_worth_it", "may_be_worth_it", "words_of"]
 LEAST_STEPS = 1 << 14
 """Events from which on words are made. Below, a pass takes a millisecond, most of which is not spent on steps."""
 
-MOST_STATES = 12
-"""States up to which words are made. The compiler keeps messages of twelve numbers in registers, and those of sixteen
-not: a step took 80 ns with 12 states and 1,200 with 13, where passes from step to step took 250 and 300."""
+MOST_STATES = 8
+"""States up to which words are made. Messages of eight numbers are held in registers by every compiler that was tried.
+Those of twelve are by some: with 9 to 12 states a step took 80 ns on one machine and 300 to 500 on another, where passes
+from step to step take 100."""
 
 MOST_SYMBOLS = 1 << 8
 LEAST_LENGTH, LONGEST = 1.5, 8
