@@ -70,8 +70,9 @@ in the middle of a corridor. With .997 a T-Maze is found as soon, with .97 in on
 when states are still symbols, it would put places together that are far apart."""
 
 _LEAST_SAMPLE = 20_000
-_STEPS_PER_STATE = 4_000
-"""Steps that a search begins with, and for every state the least that it goes on with."""
+_STEPS_PER_STATE, _STEPS_PER_FURTHER_STATE = 4_000, 2_000
+"""Steps that a search begins with, and for every state the least that it goes on with; for further states of many fewer
+do, since what a system with so many states shows must tell much about them."""
 
 _LARGEST_SAMPLE = 300_000
 _MOST_PER_STATE = 40_000
@@ -105,8 +106,8 @@ _SPLITS, _SPLITS_KEPT = 16, 2
 climbed on."""
 
 _MANY_STATES = 64
-"""States from which, as long as their number grows, single pairs are not merged and entries not saved: each takes
-climbs over all of the sample, and they do no harm where states are doubled again."""
+"""States from which, as long as their number grows, few are merged and no entries saved: that takes climbs over all of
+the sample, and what is left over does no harm where states are doubled again."""
 
 _TIE = 0.01
 """Nats of evidence that a merge may cost: states that are never visited are told from nothing."""
@@ -684,7 +685,8 @@ class _Search:
         if self._failures:
             return largest
         states = self._seen.best.n_states
-        wanted = max(self.steps, _STEPS_PER_STATE * states)
+        many = max(states - _MANY_STATES, 0)
+        wanted = max(self.steps, _STEPS_PER_STATE * (states - many) + _STEPS_PER_FURTHER_STATE * many)
         return largest if states < _MANY_STATES and wanted > _MOST_OF_IT * largest else min(wanted, largest)
 
     def _largest_sample(self) -> int:
@@ -761,15 +763,18 @@ class _Search:
         A merge that costs no more than noise would gain is taken at once. If none is, the one with the most evidence of
         those that were tried is: many pairs, where a model has far too many states, but not those that the log tells
         apart. What was too many pairs is not tried again until half as many were right. Of a model with many states
-        that is clearly better than the one ``before`` the round, single pairs are left to the next round.
+        that is clearly better than the one ``before`` the round, only those pairs are merged, all at once, that should
+        gain: the others are left to the next round.
         """
         visited = without_unvisited(candidate.ascent)
         current = candidate if visited is None else self._record(self._climbed(visited, _MERGING_PASSES))
+        if self._is_growing(current, before):
+            return self._with_promising_merged(current)
         most = current.n_states
         while current.n_states > 1:
             if self._seen.is_pruned(current):
                 return current
-            simpler = self._merged(current, most, singly=not self._is_growing(current, before))
+            simpler = self._merged(current, most)
             if simpler is None:
                 break
             most = 2 * (current.n_states - simpler.n_states)
@@ -779,13 +784,23 @@ class _Search:
         return current
 
     def _is_growing(self, found: Candidate, before: Candidate | None) -> bool:
-        """Whether the round will be followed by another, and a climb for every pair would be dear."""
+        """Whether the round will be followed by another, and a climb for every number of pairs would be dear."""
         return (
             before is not None
             and found.n_states > _MANY_STATES
             and found.score > before.score + _CLEARLY
             and found.log_likelihood < -_LEAST_PRICE
         )
+
+    def _with_promising_merged(self, current: Candidate) -> Candidate:
+        """The model with all pairs merged that should gain, if that is right."""
+        pairs, gains = merge_gains(current)
+        chosen = disjoint_pairs(pairs[: int((gains > 0).sum())])
+        merged = self._with_merged(current, chosen) if chosen else None
+        if merged is None or merged.score < current.score:
+            merged = current
+        surplus = merged.n_states > self._max_states
+        return self._climb(self._within_limit(merged)) if surplus else merged
 
     def _within_limit(self, candidate: Candidate) -> Parameters:
         """The cheapest pairs merged until no more states are left than were allowed, whatever that costs."""
@@ -796,14 +811,14 @@ class _Search:
             current = judged(evaluated(merged, self._likelihood), self._likelihood)
         return current.parameters
 
-    def _merged(self, current: Candidate, most: int, *, singly: bool) -> Candidate | None:
+    def _merged(self, current: Candidate, most: int) -> Candidate | None:
         """The model with fewer states, at most so many, or None if none is better. Where there is clearly less evidence
         than for the best model, and no more likelihood than noise gives so many numbers more, only what costs no more
         than noise is merged: one pair at a time would take long to get there."""
         best: Candidate | None = None
         behind = current.score < self._seen.best.score - _CLEARLY and not self._is_likelier(current)
         for pairs in merge_proposals(current, most):
-            if len(pairs) == 1 and (behind or not singly):
+            if behind and len(pairs) == 1:
                 break
             merged = self._with_merged(current, pairs)
             if merged is None or merged.score < current.score - _TIE:
