@@ -480,3 +480,22 @@ def informed_bound(
         later = np.einsum("aest,bt->aesb", updates, worth)
         worth = rewards + discount * later.max(axis=3).sum(axis=1)
     return worth
+
+
+def impossible_events(matrices: Any, initial: Any, log: Any, begins: Any) -> list[int]:
+    """Events that no state allows which was possible before them; after one, whatever it leads to from any state is."""
+    everything = set(range(len(initial)))
+    states, found = everything, []
+    for t, symbol in enumerate(log):
+        if begins[t]:
+            states = {int(s) for s in np.flatnonzero(initial)}
+        after = _led_to(matrices[symbol], states)
+        if not after:
+            found.append(t)
+            after = _led_to(matrices[symbol], everything) or everything
+        states = after
+    return found
+
+
+def _led_to(matrix: Any, states: set[int]) -> set[int]:
+    return {int(j) for s in states for j in np.flatnonzero(matrix[s])}

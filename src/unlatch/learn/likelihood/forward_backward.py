@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unlatch.arrays import Flags, Floats, Ints
+from unlatch.core.budget import checkpoint
 from unlatch.core.pomdp import POMDP, Emission
 from unlatch.core.reading import Endings
 from unlatch.core.trajectory import Trajectory
@@ -39,6 +40,7 @@ __all__ = [
     "Totals",
     "expectation",
     "expected_counts",
+    "impossible_events",
     "log_likelihood",
     "run_passes",
     "symbol_entries",
@@ -64,6 +66,9 @@ _LISTED_STATE_COST, _LISTED_ENTRY_COST = 110, 5
 _FEW_ENTRIES = 1 / 4
 """Share of the entries from which on whole matrices are taken without asking: then most states are possible at a time,
 and a state costs more by list."""
+
+_SUPPORT_CHUNK = 1 << 14
+"""Events after which a look at what is possible may be stopped: each may take as long as a matrix has entries."""
 
 _IN_REGISTERS = 8
 """States up to which dense messages are held in registers, and no list of entries is faster."""
@@ -341,6 +346,24 @@ def symbol_entries(parameters: Parameters, log: EncodedLog, emission: Emission) 
     """Joint probability of all that a symbol shows and of the move, for every symbol, where it is not zero."""
     factors = _factors(parameters, log, emission)
     return _gathered(parameters.transitions, parameters.transitions != 0, factors)
+
+
+def impossible_events(parameters: Parameters, log: EncodedLog, emission: Emission) -> Ints:
+    """The events that the model's zeros do not allow after those before them; after each the model knows nothing."""
+    from unlatch.kernels.support import find_impossible
+
+    matrices = symbol_entries(parameters, log, emission)
+    entries, n = _entries(matrices), parameters.n_states
+    states, stamps = np.zeros(n + 1, dtype=np.int64), np.zeros(n, dtype=np.int64)
+    impossible = np.zeros(len(log), dtype=bool)
+    for begin in range(0, len(log), _SUPPORT_CHUNK):
+        checkpoint()
+        end = min(begin + _SUPPORT_CHUNK, len(log))
+        find_impossible(
+            entries.starts, entries.targets, parameters.initial > 0, log.symbols, log.begins,
+            begin, end, states, stamps, impossible[begin:end],
+        )  # fmt: skip
+    return np.flatnonzero(impossible)
 
 
 def _gathered(transitions: Floats, moves: Flags, factors: _Factors) -> SymbolEntries:

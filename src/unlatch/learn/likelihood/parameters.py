@@ -177,10 +177,24 @@ class EncodedLog:
         """The first events, with all symbols."""
         if events >= len(self):
             return self
-        symbols = self.symbols[:events]
+        return self._with(self.symbols[:events], self.begins[:events])
+
+    def around(self, events: Ints, reach: int) -> EncodedLog:
+        """Only what lies no further than so many events from one of these; every piece is an episode."""
+        near = np.zeros(len(self) + 1, dtype=np.int64)
+        np.add.at(near, np.maximum(events - reach, 0), 1)
+        np.add.at(near, np.minimum(events + reach + 1, len(self)), -1)
+        kept = np.cumsum(near[:-1]) > 0
+        begins = self.begins.copy()
+        begins[1:] |= ~kept[:-1]
+        begins[:1] = True
+        return self._with(self.symbols[kept], begins[kept])
+
+    def _with(self, symbols: NDArray[np.uint32], begins: NDArray[np.bool_]) -> EncodedLog:
+        """The same with other events."""
         counts = np.bincount(symbols, minlength=len(self.pair_counts))
         steps = int(counts[self.is_step].sum())
-        return replace(self, symbols=symbols, begins=self.begins[:events], pair_counts=counts, steps=steps)
+        return replace(self, symbols=symbols, begins=begins, pair_counts=counts, steps=steps)
 
     @property
     def n_actions(self) -> int:

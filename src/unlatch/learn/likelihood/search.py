@@ -612,7 +612,7 @@ class _Search:
         gained, numbers = doubled.log_likelihood - best.log_likelihood, doubled.free - best.free
         if best.n_states > DENSE_STATES:
             return gained < _NOISE_GAIN * numbers
-        return gained < numbers / 2 + 2 * np.sqrt(max(numbers, 0) / 2)
+        return bool(gained < numbers / 2 + 2 * np.sqrt(max(numbers, 0) / 2))
 
     def _disentangle(self) -> None:
         """Climb from the best model blurred, as long as that may lead clearly above it: what two states share crosswise

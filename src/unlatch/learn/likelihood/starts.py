@@ -13,6 +13,7 @@ from unlatch.core.pomdp import Emission
 from unlatch.core.reading import Endings
 from unlatch.errors import NumericalError
 from unlatch.learn.likelihood.climb import Ascent, climb
+from unlatch.learn.likelihood.forward_backward import impossible_events
 from unlatch.learn.likelihood.objective import Likelihood
 from unlatch.learn.likelihood.parameters import EncodedLog, Parameters, maximization
 
@@ -46,6 +47,13 @@ grow a little."""
 
 _TRIAL_WORK = 500_000_000
 """Multiplications of one such pass, events times states squared, at most: less than a second."""
+
+_OPENINGS, _AROUND, _OPENING_SHARE = 8, 20, 10
+"""How often zeros are opened where a log is impossible, events before and after each such place that are asked, and how
+many times `_TRIAL_WORK` that may take: an impossible log is rare, and without these zeros every pass is dear."""
+
+_USED_THERE = 0.01
+"""Expected uses there from which an entry is opened: one is needed, or a few that may each be the one."""
 
 _NEGLIGIBLE = 1e-12
 """Probability to go on below which a row is taken to end the episode for certain."""
@@ -207,15 +215,38 @@ def possible(parameters: Parameters, likelihood: Likelihood) -> Parameters:
 
 def climb_or_open(start: Parameters, likelihood: Likelihood, **options: Any) -> Ascent:
     """`climb`, from a model without those zeros of ``start`` that make the log impossible, if any do: without those
-    that a part of the log wants open, or that all of it does, or without any."""
+    that it wants open where it is impossible, or without any."""
     with suppress(NumericalError):
         return climb(start, likelihood, **options)
     with suppress(NumericalError):
-        return climb(reopened(start, likelihood), likelihood, **options)
-    if zeros_save_time(start) and _trial_events(start) < len(likelihood.log):
-        with suppress(NumericalError):
-            return climb(reopened(start, likelihood, whole=True), likelihood, **options)
+        return climb(_allowed(start, likelihood.sample), likelihood, **options)
     return climb(smoothed(start, likelihood.log), likelihood, **options)
+
+
+def _allowed(start: Parameters, likelihood: Likelihood) -> Parameters:
+    """The model with zeros opened until the log is possible, or as often as that is tried.
+
+    Which ones is asked of the steps around those that are impossible, as episodes that may begin anywhere: all of the
+    log with all zeros open would take minutes with hundreds of states. Those are opened that are used there.
+    """
+    if not zeros_save_time(start):
+        return smoothed(start, likelihood.log)
+    current, live = start, ~start.terminal
+    for _ in range(_OPENINGS):
+        places = impossible_events(current, likelihood.log, likelihood.emission)
+        if not len(places):
+            break
+        most = max(1, _OPENING_SHARE * _trial_events(start) // (2 * _AROUND + 1))
+        part = replace(likelihood, log=likelihood.log.around(places[:most], _AROUND))
+        ajar = _with_wanted(replace(current, initial=live / live.sum()), part)
+        uses = part.counts(ajar).blocks
+        kept = [
+            np.where((closed > 0) | (used > _USED_THERE), rows, 0.0)
+            for closed, rows, used in zip(current, ajar, uses, strict=True)
+        ]
+        rows = [block / np.maximum(block.sum(axis=-1, keepdims=True), _NEGLIGIBLE) for block in kept]
+        current = replace(current.with_blocks(rows), initial=start.initial)
+    return current
 
 
 def _trial_events(parameters: Parameters) -> int:
@@ -230,19 +261,22 @@ def zeros_save_time(parameters: Parameters) -> bool:
     return bool(parameters.n_states > DENSE_STATES and used <= _MOSTLY)
 
 
-def reopened(parameters: Parameters, likelihood: Likelihood, *, whole: bool = False) -> Parameters:
+def reopened(parameters: Parameters, likelihood: Likelihood) -> Parameters:
     """The model with those of its zeros open that the log may want to use.
 
     All are opened a little, and a few passes of EM tell: an entry grows in each of them exactly if the likelihood rises
     with it. Those that do not grow enough are closed again. A pass with all zeros open is dear: with many states only
-    as much of the log is asked, from its beginning, as `_TRIAL_WORK` allows, unless the ``whole`` log is to be. Where
-    zeros save no time, all stay open: where much is hidden EM takes hundreds of passes to show what it wants.
+    as much of the log is asked, from its beginning, as `_TRIAL_WORK` allows. Where zeros save no time, all stay open:
+    where much is hidden EM takes hundreds of passes to show what it wants.
     """
-    opening = smoothed(parameters, likelihood.log)
     if not zeros_save_time(parameters):
-        return opening
-    part = likelihood if whole else replace(likelihood, log=likelihood.log.head(_trial_events(parameters)))
-    current = opening
+        return smoothed(parameters, likelihood.log)
+    return _with_wanted(parameters, replace(likelihood, log=likelihood.log.head(_trial_events(parameters))))
+
+
+def _with_wanted(parameters: Parameters, part: Likelihood) -> Parameters:
+    """The model with those of its zeros open that a part of the log wants to use."""
+    current = opening = smoothed(parameters, part.log)
     for _ in range(_TRIALS):
         current = maximization(part.counts(current), current)
     wanted = [

@@ -26,8 +26,8 @@ LEAST_STEPS = 1 << 14
 
 MOST_STATES = 8
 """States up to which words are made. Messages of eight numbers are held in registers by every compiler that was tried.
-Those of twelve are by some: with 9 to 12 states a step took 80 ns on one machine and 300 to 500 on another, where passes
-from step to step take 100."""
+Those of twelve are by some: with 9 to 12 states a step took 80 ns on one machine and 300 to 500 on another, where
+passes from step to step take 100."""
 
 MOST_SYMBOLS = 1 << 8
 LEAST_LENGTH, LONGEST = 1.5, 8

@@ -125,7 +125,7 @@ class Negativity:
             moving = inverse[:, i, None] * (updates[:, None, i] - updates[:, None, j])
             moving[:, :, j] += left[:, :, i]
             moving[:, :, i] -= left[:, :, i]
-            columns[:-len(q), p] = moving.ravel()
+            columns[: -len(q), p] = moving.ravel()
             columns[-len(q) :, p] = 0.0
             columns[len(columns) - len(q) + j, p] = self._initial[i]
             columns[len(columns) - len(q) + i, p] = -self._initial[i]
