@@ -361,12 +361,14 @@ def _mean(rows: Rows, column: str) -> str:
 def _dense(found: Found) -> None:
     rows = found["dense"]
     print(
-        "| model | true states | found | predicts best | held-out nats below the truth, per 1e5 steps | CPU s |"
+        "| model | true states | found | runner-up | nats behind | predicts best | "
+        "held-out nats below the truth, per 1e5 steps | CPU s |"
     )
-    print("|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|---|---|")
     for row in rows:
         print(
             f"| {row['system']} | {row.get('true_states')} | {row.get('states', row['outcome'])} | "
+            f"{row.get('runner_up')} | {number(row, 'gap', '.1f')} | "
             f"{row.get('predictive_states') or '-'} | {_shown(row.get('loss'))} | {number(row, 'cpu', '.1f')} |"
         )
     print()
@@ -377,6 +379,10 @@ def _dense(found: Found) -> None:
             f"- {prefix[:-1]}: true count in {len(right)} of {len(part)} (wanted: {ENOUGH_DENSE:.0%}), mean loss "
             f"{_mean([row for row in part if 'loss' in row], 'loss')}"
         )
+    # Rows are drawn from the prior itself: so exact evidence is right as often as it says.
+    if gaps := [row["gap"] for row in rows if row.get("gap") is not None]:
+        share = float(np.mean(1 / (1 + np.exp(-np.array(gaps)))))
+        print(f"- a count so far ahead of its runner-up is right in {share:.0%} at most, if evidence is exact")
 
 
 def _rules(found: Found) -> None:

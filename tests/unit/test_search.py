@@ -116,6 +116,24 @@ def test_it_looks_at_more_of_the_log_before_it_gives_up() -> None:
     assert any(line.startswith("20000 steps") for line in found.rounds)
 
 
+def test_where_a_round_would_need_most_of_the_log_it_looks_at_all_of_it() -> None:
+    """A round on 20,000 of 30,000 steps that does not pay would be repeated on all of them."""
+    found = search_states(simulate(domains.tiger(), 30_000, rng=0), rng=np.random.default_rng(0))
+    assert found.best.n_states == 2
+    assert all(line.startswith("30000 steps") for line in found.rounds)
+
+
+@pytest.mark.slow
+def test_many_states_are_merged_later_and_counted_as_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as the number of states grows only those pairs are merged that should gain; the last round prunes."""
+    room = domains.random_room(4, 5, rng=3)
+    log = simulate(room, 20_000, rng=3)
+    monkeypatch.setattr("unlatch.learn.likelihood.search.MANY_STATES", 4)
+    found = search_states(log, emission="arrival", rng=np.random.default_rng(0))
+    assert found.best.n_states == 20
+    assert found.best.log_likelihood > -10
+
+
 def test_a_start_near_the_truth_is_climbed() -> None:
     truth = domains.tmaze()
     log = simulate(truth, 20_000, rng=3)

@@ -166,7 +166,8 @@ def dense(parameters: Parameters, seed: np.random.SeedSequence) -> Finding:
         with watch("learn"), watch("learn_cpu", time.process_time):
             result = learn_pomdp(logs.training, rng=np.random.default_rng(seed))
         row["states"], row["emission"] = result.states, result.pomdp.emission
-        row["predictive_states"] = getattr(result.evidence, "predictive_states", None)
+        row["predictive_states"] = result.evidence.predictive_states
+        row["runner_up"], row["gap"] = result.evidence.runner_up, result.evidence.gap
         row["loss"] = _loss(result.pomdp, truth, logs.held_out)
     return Finding([rounded(row)], watch.seconds)
 

@@ -58,7 +58,7 @@ from unlatch.learn.likelihood.starts import (
 )
 from unlatch.learn.significance import USED
 
-__all__ = ["LONG_MEMORY", "STICKINESS", "StateSearch", "search_hypotheses", "search_states"]
+__all__ = ["LONG_MEMORY", "MANY_STATES", "STICKINESS", "StateSearch", "search_hypotheses", "search_states"]
 
 STICKINESS = (0.9, 0.7, 0.5)
 """How persistent the new hidden bit starts out. The best of the three is kept, for the next rounds too as long as they
@@ -105,7 +105,7 @@ _SPLITS, _SPLITS_KEPT = 16, 2
 """States that are split one by one where doubling did not pay, the most visited first, and how many of these models are
 climbed on."""
 
-_MANY_STATES = 64
+MANY_STATES = 64
 """States from which, as long as their number grows, few are merged and no entries saved: that takes climbs over all of
 the sample, and what is left over does no harm where states are doubled again."""
 
@@ -630,7 +630,7 @@ class _Search:
         costs little, and a state that is still missed may hide in what would be closed; with many it waits until a
         round finds no more states."""
         best = self._seen.best
-        grows = best.n_states >= _MANY_STATES and self._grew
+        grows = best.n_states >= MANY_STATES and self._grew
         if best.n_states > DENSE_STATES and self.steps >= self._largest_sample() and not grows:
             self._saving(best)
         return self._seen.best
@@ -685,9 +685,9 @@ class _Search:
         if self._failures:
             return largest
         states = self._seen.best.n_states
-        many = max(states - _MANY_STATES, 0)
+        many = max(states - MANY_STATES, 0)
         wanted = max(self.steps, _STEPS_PER_STATE * (states - many) + _STEPS_PER_FURTHER_STATE * many)
-        return largest if states < _MANY_STATES and wanted > _MOST_OF_IT * largest else min(wanted, largest)
+        return largest if states < MANY_STATES and wanted > _MOST_OF_IT * largest else min(wanted, largest)
 
     def _largest_sample(self) -> int:
         whole = len(self.hypothesis.log)
@@ -787,7 +787,7 @@ class _Search:
         """Whether the round will be followed by another, and a climb for every number of pairs would be dear."""
         return (
             before is not None
-            and found.n_states > _MANY_STATES
+            and found.n_states > MANY_STATES
             and found.score > before.score + _CLEARLY
             and found.log_likelihood < -_LEAST_PRICE
         )
