@@ -382,7 +382,9 @@ def _dense(found: Found) -> None:
     # Rows are drawn from the prior itself: so exact evidence is right as often as it says.
     if gaps := [row["gap"] for row in rows if row.get("gap") is not None]:
         share = float(np.mean(1 / (1 + np.exp(-np.array(gaps)))))
-        print(f"- a count so far ahead of its runner-up is right in {share:.0%} at most, if evidence is exact")
+        print(
+            f"- a count so far ahead of its runner-up is right in {share:.0%} at most, if evidence is exact"
+        )
 
 
 def _rules(found: Found) -> None:

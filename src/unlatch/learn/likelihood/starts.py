@@ -215,11 +215,15 @@ def possible(parameters: Parameters, likelihood: Likelihood) -> Parameters:
 
 def climb_or_open(start: Parameters, likelihood: Likelihood, **options: Any) -> Ascent:
     """`climb`, from a model without those zeros of ``start`` that make the log impossible, if any do: without those
-    that it wants open where it is impossible, or without any."""
+    that a part of the log wants open, also without those that it wants open where it is impossible, or without any."""
     with suppress(NumericalError):
         return climb(start, likelihood, **options)
+    ajar = reopened(start, likelihood.sample)
     with suppress(NumericalError):
-        return climb(_allowed(start, likelihood.sample), likelihood, **options)
+        return climb(ajar, likelihood, **options)
+    if zeros_save_time(ajar):
+        with suppress(NumericalError):
+            return climb(_allowed(ajar, likelihood.sample), likelihood, **options)
     return climb(smoothed(start, likelihood.log), likelihood, **options)
 
 
@@ -229,8 +233,6 @@ def _allowed(start: Parameters, likelihood: Likelihood) -> Parameters:
     Which ones is asked of the steps around those that are impossible, as episodes that may begin anywhere: all of the
     log with all zeros open would take minutes with hundreds of states. Those are opened that are used there.
     """
-    if not zeros_save_time(start):
-        return smoothed(start, likelihood.log)
     current, live = start, ~start.terminal
     for _ in range(_OPENINGS):
         places = impossible_events(current, likelihood.log, likelihood.emission)
