@@ -166,8 +166,9 @@ def dense(parameters: Parameters, seed: np.random.SeedSequence) -> Finding:
         with watch("learn"), watch("learn_cpu", time.process_time):
             result = learn_pomdp(logs.training, rng=np.random.default_rng(seed))
         row["states"], row["emission"] = result.states, result.pomdp.emission
-        row["predictive_states"] = result.evidence.predictive_states
-        row["runner_up"], row["gap"] = result.evidence.runner_up, result.evidence.gap
+        if (evidence := result.evidence) is not None:
+            row["predictive_states"] = evidence.predictive_states
+            row["runner_up"], row["gap"] = evidence.runner_up, evidence.gap
         row["loss"] = _loss(result.pomdp, truth, logs.held_out)
     return Finding([rounded(row)], watch.seconds)
 
