@@ -108,6 +108,20 @@ def test_a_state_that_is_never_visited_does_not_count_as_one_tried() -> None:
     assert set(found.models) == {1}
 
 
+def test_a_model_with_a_state_that_is_never_visited_is_kept_without_it() -> None:
+    """It was forgotten whole: a room of 400 cells began anew with a single state on the larger part of its log."""
+    truth = parameters_of(domains.tiger())
+    unvisited = Parameters(
+        initial=np.append(truth.initial, 0.0),
+        transitions=np.pad(truth.transitions, ((0, 0), (0, 1), (0, 1))) + np.diag([0.0, 0.0, 1.0]),
+        observations=np.concatenate([truth.observations, truth.observations[:, :1]], axis=1),
+    )
+    log = simulate(domains.tiger(), 2_000, rng=0)
+    found = search_states(log, starts=[unvisited], budget=Budget(1e-9), rng=np.random.default_rng(0))
+    assert set(found.models) == {1, 2}
+    assert found.best.n_states == 2
+
+
 def test_it_looks_at_more_of_the_log_before_it_gives_up() -> None:
     """Four states are not worth their price in the first 20,000 steps, but they are in 40,000."""
     log = simulate(domains.sense_float_reset(4), 40_000, rng=11)

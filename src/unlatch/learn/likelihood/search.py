@@ -9,6 +9,7 @@ which states it should pay to merge.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -17,6 +18,7 @@ from unlatch.arrays import Flags
 from unlatch.core.budget import Budget
 from unlatch.core.pomdp import Emission
 from unlatch.core.trajectory import Trajectory
+from unlatch.errors import NumericalError
 from unlatch.learn.likelihood.climb import Ascent, evaluated
 from unlatch.learn.likelihood.evidence import SETTLED
 from unlatch.learn.likelihood.marginal import (
@@ -746,6 +748,13 @@ class _Search:
         return tidied(ascent) if zeros_save_time(start) or uses_few(ascent) else ascent
 
     def _record(self, ascent: Ascent) -> Candidate:
+        """The model judged and remembered, without states that are never visited: one with such states would be
+        forgotten, and a search that has moved to another sample begin anew."""
+        with suppress(
+            NumericalError
+        ):  # a state may be needed once, and yet not be visited more likely than not
+            while (visited := without_unvisited(ascent)) is not None:
+                ascent = evaluated(visited, self._likelihood)
         self.work += _JUDGING_PASSES * ascent.counts.work
         return self._seen.record(judged(ascent, self._likelihood))
 
@@ -769,8 +778,7 @@ class _Search:
         that is clearly better than the one ``before`` the round, only those pairs are merged, all at once, that should
         gain: the others are left to the next round.
         """
-        visited = without_unvisited(candidate.ascent)
-        current = candidate if visited is None else self._record(self._climbed(visited, _MERGING_PASSES))
+        current = candidate
         if self._is_growing(current, before):
             return self._with_promising_merged(current)
         most = current.n_states
