@@ -639,12 +639,12 @@ class _Search:
 
     def _doublings(self, best: Candidate) -> list[Parameters]:
         """Twice the states after short climbs, the most promising first. The stickiness that paid in the last round is
-        not compared with others again; where several are on the largest sample, as much of it is looked at as is large
-        for few states, since what takes long to show is rare."""
+        not compared with others again; where several are on the largest sample, all of it is looked at, since what
+        takes long to show is rare."""
         parted = with_endings(best.parameters, self._likelihood.log, self._likelihood.emission)
         stickiness, likelihood = self._stickiness, self._for_probes(best.n_states)
         if len(stickiness) > 1 and self.steps >= self._largest_sample():
-            stickiness, likelihood = (LONG_MEMORY, *stickiness), self._on_at_most(_LARGEST_SAMPLE)
+            stickiness, likelihood = (LONG_MEMORY, *stickiness), self._likelihood
         probes = {
             sticky: self._climbed(doubled_states(parted, sticky, self._rng), _PROBING_PASSES, on=likelihood)
             for sticky in stickiness
@@ -724,10 +724,7 @@ class _Search:
 
     def _for_probes(self, states: int) -> Likelihood:
         """Enough of the log to see which of several starts is the most promising."""
-        return self._on_at_most(max(_LEAST_SAMPLE, _STEPS_PER_PROBE * states))
-
-    def _on_at_most(self, steps: int) -> Likelihood:
-        """So much of what is looked at."""
+        steps = max(_LEAST_SAMPLE, _STEPS_PER_PROBE * states)
         return self._likelihood if steps >= self.steps else self.hypothesis.likelihood(steps)
 
     def _climbed(
