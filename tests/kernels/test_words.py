@@ -162,6 +162,6 @@ def test_what_words_lose_steps_find() -> None:
 
 
 def test_words_are_for_messages_that_fit_the_registers() -> None:
-    """Of thirteen states, which are padded to sixteen, a step took fifteen times as long as of twelve."""
-    assert words.may_be_worth_it(1 << 20, 12, 6)
-    assert not words.may_be_worth_it(1 << 20, 13, 6)
+    """Of nine states, which are padded to twelve, a step takes up to six times as long as of eight."""
+    assert words.may_be_worth_it(1 << 20, 8, 6)
+    assert not words.may_be_worth_it(1 << 20, 9, 6)

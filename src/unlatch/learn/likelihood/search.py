@@ -72,7 +72,8 @@ in the middle of a corridor. With .997 a T-Maze is found as soon, with .97 in on
 when states are still symbols, it would put places together that are far apart."""
 
 _LEAST_SAMPLE = 20_000
-_STEPS_PER_STATE, _STEPS_PER_FURTHER_STATE = 4_000, 2_000
+_STEPS_PER_STATE = 4_000
+_STEPS_PER_FURTHER_STATE = 2_000
 """Steps that a search begins with, and for every state the least that it goes on with; for further states of many fewer
 do, since what a system with so many states shows must tell much about them."""
 

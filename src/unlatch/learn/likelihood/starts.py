@@ -48,7 +48,9 @@ grow a little."""
 _TRIAL_WORK = 500_000_000
 """Multiplications of one such pass, events times states squared, at most: less than a second."""
 
-_OPENINGS, _AROUND, _OPENING_SHARE = 8, 20, 10
+_OPENINGS = 8
+_AROUND = 20
+_OPENING_SHARE = 10
 """How often zeros are opened where a log is impossible, events before and after each such place that are asked, and how
 many times `_TRIAL_WORK` that may take: an impossible log is rare, and without these zeros every pass is dear."""
 
