@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from unlatch.kernels._jit import kernel
+from unlatch.kernels._jit import inlined, kernel
 
 
 @kernel
@@ -28,22 +28,11 @@ def find_impossible(starts, targets, initial, symbols, begins, begin, end, state
         row = np.int64(symbols[t]) * n
         count = 0
         for k in range(states[n]):
-            s = states[k]
-            for entry in range(starts[row + s], starts[row + s + 1]):
-                j = targets[entry]
-                if stamps[j] <= t:
-                    stamps[j] = t + 1
-                    kept[count] = j
-                    count += 1
+            count = add_reached(starts, targets, row + states[k], t, stamps, kept, count)
         found[t - begin] = count == 0
         if count == 0:  # as if nothing were known: whatever the event leads to, or anything
             for s in range(n):
-                for entry in range(starts[row + s], starts[row + s + 1]):
-                    j = targets[entry]
-                    if stamps[j] <= t:
-                        stamps[j] = t + 1
-                        kept[count] = j
-                        count += 1
+                count = add_reached(starts, targets, row + s, t, stamps, kept, count)
         if count == 0:
             for s in range(n):
                 kept[s] = s
@@ -51,3 +40,15 @@ def find_impossible(starts, targets, initial, symbols, begins, begin, end, state
         states[n] = count
         for k in range(count):
             states[k] = kept[k]
+
+
+@inlined
+def add_reached(starts, targets, row, t, stamps, kept, count):  # type: ignore[no-untyped-def]
+    """Append to the first ``count`` of the ``kept`` states those that a row leads to, each once; how many there are."""
+    for entry in range(starts[row], starts[row + 1]):
+        j = targets[entry]
+        if stamps[j] <= t:
+            stamps[j] = t + 1
+            kept[count] = j
+            count += 1
+    return count

@@ -530,7 +530,7 @@ class _Search:
         while not (other.done or other._failures):
             if not other._starts:
                 other._look_at_more()
-            if other._has_come_to_the_end_of(self):
+            if other.history and other._has_come_to_the_end_of(self):
                 break
             other.advance()
         self.work += other.work
@@ -748,9 +748,8 @@ class _Search:
     def _record(self, ascent: Ascent) -> Candidate:
         """The model judged and remembered, without states that are never visited: one with such states would be
         forgotten, and a search that has moved to another sample begin anew."""
-        with suppress(
-            NumericalError
-        ):  # a state may be needed once, and yet not be visited more likely than not
+        # A state may be needed once, and yet not be visited more likely than not: then it stays.
+        with suppress(NumericalError):
             while (visited := without_unvisited(ascent)) is not None:
                 ascent = evaluated(visited, self._likelihood)
         self.work += _JUDGING_PASSES * ascent.counts.work
@@ -821,7 +820,7 @@ class _Search:
         return current.parameters
 
     def _merged(self, current: Candidate, most: int) -> Candidate | None:
-        """The model with fewer states, at most so many, or None if none is better. Where there is clearly less evidence
+        """The model with fewer states, by at most so many pairs, or None if none is better. Where there is clearly less evidence
         than for the best model, and no more likelihood than noise gives so many numbers more, only what costs no more
         than noise is merged: one pair at a time would take long to get there."""
         best: Candidate | None = None
