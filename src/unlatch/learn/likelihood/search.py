@@ -820,9 +820,9 @@ class _Search:
         return current.parameters
 
     def _merged(self, current: Candidate, most: int) -> Candidate | None:
-        """The model with fewer states, by at most so many pairs, or None if none is better. Where there is clearly less evidence
-        than for the best model, and no more likelihood than noise gives so many numbers more, only what costs no more
-        than noise is merged: one pair at a time would take long to get there."""
+        """The model with fewer states, by at most so many pairs, or None if none is better. Where there is clearly less
+        evidence than for the best model, and no more likelihood than noise gives so many numbers more, only what costs
+        no more than noise is merged: one pair at a time would take long to get there."""
         best: Candidate | None = None
         behind = current.score < self._seen.best.score - _CLEARLY and not self._is_likelier(current)
         for pairs in merge_proposals(current, most):
