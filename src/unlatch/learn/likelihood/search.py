@@ -605,8 +605,11 @@ class _Search:
         return probes, doubled, self._pruned(doubled, best)
 
     def _pays(self, found: Candidate, best: Candidate) -> bool:
-        """Whether there is more evidence for more states."""
-        return found.n_states > best.n_states and found.score > best.score + _IMPROVEMENT
+        """Whether there is more evidence for more states; or clearly more for any number, where states are many, of
+        which rounds that grow leave some over."""
+        if found.n_states > best.n_states:
+            return found.score > best.score + _IMPROVEMENT
+        return best.n_states > MANY_STATES and found.score > best.score + _CLEARLY
 
     def _is_noise(self, doubled: Candidate, best: Candidate) -> bool:
         """Whether a doubled model gained no more than noise does with so many numbers more: then other doublings, and
