@@ -44,6 +44,21 @@ def test_opportunities_are_visits_where_states_are_seen() -> None:
     assert not support_of(SEEN, 60).establishes(("transitions", 0, 2, 2))
 
 
+def test_with_too_much_work_opportunities_are_those_of_the_first_steps() -> None:
+    model = domains.sense_float_reset(4)
+    log = unlatch.simulate(model, 3_000, rng=1)
+    likelihood = Likelihood.of(log, "departure", model)
+    whole = zero_support(model, likelihood)
+    part = zero_support(model, likelihood, most_work=1_000 * 4**2)
+    first = zero_support(model, Likelihood.of(log.head(1_000), "departure", model))
+    assert whole is not None
+    assert part is not None
+    assert first is not None
+    for name, opportunities in part.opportunities.items():
+        np.testing.assert_allclose(opportunities, first.opportunities[name], rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(part.uses[name], whole.uses[name], atol=1e-3)
+
+
 def test_opportunities_are_the_slope_of_the_likelihood() -> None:
     """By differences, in a model whose states are hidden: the same number, and fewer than visits."""
     model = domains.sense_float_reset(4)

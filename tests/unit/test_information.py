@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ from unlatch.learn.likelihood.information import (
 )
 from unlatch.learn.likelihood.objective import Likelihood
 from unlatch.learn.likelihood.parameters import EncodedLog, Parameters, encoded_log, parameters_of
-from unlatch.learn.likelihood.scores import Coordinates, block_scores
+from unlatch.learn.likelihood.scores import Coordinates, block_scores, score_products
 from unlatch.learn.likelihood.split_merge import with_shared_rows
 
 EMISSIONS = ["departure", "arrival"]
@@ -122,6 +123,34 @@ def test_batches_change_nothing() -> None:
     assert len(whole) == 1
     assert len(small) > 5
     np.testing.assert_array_equal(np.concatenate(small), whole[0])
+
+
+@pytest.mark.parametrize("cuts", [[3, 7, 8], [1], [70]])
+def test_parts_have_the_squares_of_their_own_scores(cuts: list[int]) -> None:
+    """Narrow ones, and such that are wide enough for a product of matrices."""
+    model = domains.tmaze(3)
+    parameters = parameters_of(blurred(model, seed=0))
+    log = encoded_log(simulate(model, 1_000, rng=0))
+    coordinates = every_coordinate(parameters)
+    scores = np.concatenate(list(block_scores(parameters, log, coordinates, length=10)))
+    bounds = [0, *cuts, len(coordinates)]
+    parts = [slice(a, b) for a, b in pairwise(bounds)]
+    found = score_products(parameters, log, coordinates, parts, length=10, emission="departure")
+    assert len(found) == len(parts)
+    for part, products in zip(parts, found, strict=True):
+        np.testing.assert_allclose(products, scores[:, part].T @ scores[:, part], rtol=1e-9, atol=1e-9)
+
+
+def test_parts_of_many_states_have_the_squares_of_their_own_scores() -> None:
+    """Of a model with zeros each block touches few coordinates."""
+    model = domains.random_room(4, 5, 4, rng=0)
+    parameters, log = parameters_of(model), encoded_log(simulate(model, 500, rng=0))
+    coordinates = every_coordinate(parameters)
+    scores = np.concatenate(list(block_scores(parameters, log, coordinates, length=5, emission="arrival")))
+    parts = [slice(a, min(a + 9, len(coordinates))) for a in range(0, len(coordinates), 9)]
+    found = score_products(parameters, log, coordinates, parts, length=5, emission="arrival")
+    for part, products in zip(parts, found, strict=True):
+        np.testing.assert_allclose(products, scores[:, part].T @ scores[:, part], atol=1e-12)
 
 
 def test_an_impossible_log_is_refused() -> None:

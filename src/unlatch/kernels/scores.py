@@ -167,3 +167,21 @@ def write_scores(counts, rows, roots, scores, b):  # type: ignore[no-untyped-def
             visits += counts[c]
         for c in range(rows[row], rows[row + 1]):
             scores[b, c] = counts[c] / roots[c] - roots[c] * visits
+
+
+@bare
+def add_products(scores, bounds, begins, sums):  # type: ignore[no-untyped-def]
+    """Add the outer products of every row of ``scores`` to ``sums``, for each part of its columns with itself.
+
+    Parts follow each other: part p has columns ``bounds[p]`` to ``bounds[p + 1]``, and its square stands in ``sums``
+    from ``begins[p]`` on. A block touches few of many parts, and little of these: zeros are passed over.
+    """
+    for b in range(scores.shape[0]):
+        for p in range(bounds.shape[0] - 1):
+            first, last = bounds[p], bounds[p + 1]
+            for i in range(first, last):
+                score = scores[b, i]
+                if score != 0.0:
+                    row = begins[p] + (i - first) * (last - first) - first
+                    for j in range(first, last):
+                        sums[row + j] += score * scores[b, j]

@@ -38,6 +38,10 @@ _BATCH_NUMBERS = 1 << 19
 _SPARSE = 0.1
 """Share of nonzero scores below which a sparse product is quicker than a dense one."""
 
+_NARROW = 64
+"""Coordinates of each of several parts up to which one loop over all of them is quicker than a product for each:
+states that are hundreds have few."""
+
 _STEP_COST = 32
 """What a step costs apart from its multiplications, in these."""
 
@@ -161,12 +165,21 @@ def score_products(
     before: Floats | None = None,
     stage: str | None = None,
 ) -> list[Floats]:
-    """Sums of outer products of the `block_scores` of a log, for each part of the coordinates."""
-    sums = [np.zeros((part.stop - part.start, part.stop - part.start)) for part in parts]
+    """Sums of outer products of the `block_scores` of a log, for each part of the coordinates; parts follow each other
+    and leave none out."""
+    from unlatch.kernels.scores import add_products
+
+    sizes = np.array([part.stop - part.start for part in parts])
+    bounds, squares = (np.append(0, np.cumsum(widths)) for widths in (sizes, sizes**2))
+    total = np.zeros(squares[-1])
+    sums = [total[a:b].reshape(size, size) for a, b, size in zip(squares, squares[1:], sizes, strict=False)]
     done = 0
     for scores in block_scores(parameters, log, coordinates, length=length, emission=emission, before=before):
-        for part, total in zip(parts, sums, strict=True):
-            total += _squared(scores[:, part])
+        if len(parts) > 1 and sizes.max() <= _NARROW:
+            add_products(scores, bounds, squares, total)
+        else:
+            for part, products in zip(parts, sums, strict=True):
+                products += _squared(scores[:, part])
         done += len(scores) * length
         if stage is not None:
             report(stage, min(done, len(log)), len(log))

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -78,7 +79,7 @@ _STEPS_PER_FURTHER_STATE = 2_000
 do, since what a system with so many states shows must tell much about them."""
 
 _LARGEST_SAMPLE = 300_000
-_MOST_PER_STATE = 40_000
+_MOST_PER_STATE = 20_000
 """Steps that a search ends with, and for every state as many where states are so many that each would be seen too
 rarely."""
 
@@ -125,7 +126,8 @@ few percent each, and one that is right after all does not wait for a leader tha
 _CLEARLY = 20.0
 """Nats that a longer climb and the zeros of a model do not make up for."""
 _BY_CHANCE = 0.02
-"""Share of its evidence by which rows by action may be ahead of shared ones that are right, with few states."""
+"""Share of its evidence by which rows by action may be ahead of shared ones that are right, with few states; by
+which a hypothesis is behind what was not seen, but lies between what was; and within which two come close."""
 _MOST = 0.5
 """Share of the transitions that a model must use for it to be worth asking whether all are."""
 _LEAST_PRICE = 1.0
@@ -269,7 +271,7 @@ def _evidence_a_step(outcome: StateSearch) -> float:
 
 
 def _in_turns(searches: list[_Search]) -> None:
-    """A round at a time to the search that has worked least, so that one that needs many states does not hold up one
+    """A turn at a time to the search that has worked least, so that one that needs many states does not hold up one
     that needs few; the work of those that are behind the leader, or can wait for another, counts `_HANDICAP` times. In
     multiplications, not by the clock, so that a seed repeats it."""
     leader, active = searches[0], list(searches)
@@ -335,6 +337,15 @@ class _Seen:
         return self.models[states] if leads.get(states, 0.0) > 0 else None
 
 
+class _Doubled(NamedTuple):
+    """The best model ``before`` a round, with its states doubled and ``climbed``, and ``others``, which looked less
+    promising, after short climbs."""
+
+    before: Candidate
+    climbed: Candidate
+    others: list[Parameters]
+
+
 class _Search:
     def __init__(
         self,
@@ -354,6 +365,7 @@ class _Search:
         self._seen = _Seen(max_states)
         self._stickiness: tuple[float, ...] = STICKINESS
         self._failures = 0
+        self._unpaid: _Doubled | None = None
         self.done = self.given_up = self._asked = self._grew = False
         self.work = 0.0
         self._elsewhere: tuple[Candidate, int, float] | None = (
@@ -384,20 +396,41 @@ class _Search:
         return self._seen.best.score / max(self.steps, 1)
 
     def is_behind(self, leader: _Search) -> bool:
-        """Whether the leader had more evidence with no more states: one that leads by its states may yet be caught up
+        """Whether the leader had more evidence with as many states: one that leads by its states may yet be caught up
         with. Beside rows by action, which gain something with few states wherever they are, it must be clearly more,
         unless the last round here did not pay."""
         mine, least = self._seen.best.ascent.n_going_on, self._seen.best.score
         if self._shared and not leader._shared and not self._failures:
             least += _BY_CHANCE * abs(least)
-        return self is not leader and any(
-            n <= mine and others * self.steps / on > least for n, others, on in leader.history
+        return self is not leader and leader._had_more(mine, least / max(self.steps, 1))
+
+    def _had_more(self, states: int, evidence: float) -> bool:
+        """Whether more evidence a step was seen with no more states. With more than a few, for which turns are dear,
+        also whether what lies between that and what was seen with more is clearly more: states are doubled, and
+        numbers of them left out."""
+        seen = [(n, score / max(steps, 1)) for n, score, steps in self.history]
+        fewer = [(n, least) for n, least in seen if n <= states]
+        if any(least > evidence for _, least in fewer):
+            return True
+        clearly = evidence + _BY_CHANCE * abs(evidence)
+        return states > DENSE_STATES and any(
+            least + (most - least) * (states - n) / (more - n) > clearly
+            for n, least in fewer
+            for more, most in seen
+            if more > states
         )
 
     def can_wait_for(self, other: _Search) -> bool:
         """Whether what the other looks for is a special case of what is looked for here, and is not clearly behind:
-        then that is likely all there is to find, with far fewer numbers."""
-        return self._includes(other) and not other.is_behind(self)
+        then that is likely all there is to find, with far fewer numbers. Or whether a round did not pay here, while
+        the other, with about as much evidence, still has rounds to go: it may turn out better."""
+        if self._includes(other):
+            return not other.is_behind(self)
+        return self._unpaid is not None and other._unpaid is None and other._comes_close_to(self)
+
+    def _comes_close_to(self, other: _Search) -> bool:
+        clearly = _BY_CHANCE * abs(other.evidence_a_step)
+        return self is not other and self.evidence_a_step > other.evidence_a_step - clearly
 
     def _includes(self, other: _Search) -> bool:
         """Whether the other has the same hypothesis with rows that actions share."""
@@ -476,7 +509,8 @@ class _Search:
         return alone if alone.n_states <= self._max_states else with_one_end(alone, likelihood.log)
 
     def advance(self) -> None:
-        """The next round, after one that climbs from the given starts."""
+        """The next turn: the first climbs from the given starts, others are rounds, or what is still to be tried after
+        one that did not pay. That is most of the work, and by then another hypothesis may have turned out better."""
         if self._starts:
             for start in self._starts:
                 self._pruned(self._climb(start))
@@ -486,10 +520,14 @@ class _Search:
         if self._seen.best.n_states >= self._max_states:
             self.done = True
             return
-        self._look_at_more()
-        self._failures = 0 if self._round() else self._failures + 1
+        if self._unpaid is None:
+            self._look_at_more()
+            paid = self._round()
+        else:
+            paid = self._look_harder(self._unpaid)
+        self._failures = 0 if paid else self._failures + 1
         self._note()
-        if self._failures and self.steps >= self._largest_sample():
+        if self._failures and self._unpaid is None and self.steps >= self._largest_sample():
             self.done = self._explains_all() or not (self._without_zeros() or self._second_opinion())
 
     def _look_at_more(self) -> None:
@@ -527,7 +565,7 @@ class _Search:
             other._likelihood = self._likelihood
         other._asked = True
         other.begin()
-        while not (other.done or other._failures):
+        while not (other.done or (other._failures and other._unpaid is None)):
             if not other._starts:
                 other._look_at_more()
             if other.history and other._has_come_to_the_end_of(self):
@@ -567,42 +605,51 @@ class _Search:
         return self._seen.best.log_likelihood > -_LEAST_PRICE
 
     def _round(self) -> bool:
-        """Double, climb, prune; where that leads to no more states, or to such that do not pay, and there is no more of
-        the log to look at, try one state more and, unless all that was gained is noise, entries saved and the other
-        doublings: which of them pays cannot be told by a short climb. True if that paid: in more states, or in a
-        clearly better model."""
+        """Double, climb, prune. True if that paid: in more states, or in a clearly better model. Where it did not, and
+        there is no more of the log to look at, more is to be tried."""
         self._disentangle()
         best = self._with_its_zeros()
         whole = self.steps >= self._largest_sample()
-        probes, doubled, pruned = self._doubled_and_pruned(best)
-        if len(probes) == 1 and whole and not (self._pays(pruned, best) or self._explains_all()):
-            self._stickiness = STICKINESS  # the one that paid before does no longer: now they are compared
-            probes, doubled, found = self._doubled_and_pruned(best)
-            pruned = max(pruned, found, key=lambda found: found.score)
-        if whole and not self._pays(pruned, best):
-            pruned = max(pruned, self._one_more(doubled, best), key=lambda found: found.score)
-            if not (self._explains_all() or self._is_noise(doubled, best)):
-                others = [
-                    self._saving(doubled),
-                    *(self._climb(probe) for probe in probes[1 : len(STICKINESS)]),
-                ]
-                pruned = max([pruned, *map(self._pruned, others)], key=lambda found: found.score)
+        doubled, pruned = self._doubled_and_pruned(best)
+        paid = self._conclude(best, pruned)
+        if whole and not (paid or self._explains_all()):
+            self._unpaid = doubled
+        return paid
+
+    def _look_harder(self, unpaid: _Doubled) -> bool:
+        """After a round that did not pay: all doublings, if one alone was tried; then one state more and, unless all
+        that was gained is noise, entries saved and the other doublings: which of them pays cannot be told by a short
+        climb. True if one does."""
+        self._unpaid, best, doubled = None, unpaid.before, unpaid
+        found: list[Candidate] = []
+        if not doubled.others:
+            doubled, pruned = self._doubled_and_pruned(best)
+            found.append(pruned)
+        if not any(self._pays(pruned, best) for pruned in found):
+            found.append(self._one_more(doubled.climbed, best))
+            if not (self._explains_all() or self._is_noise(doubled.climbed, best)):
+                others = [self._saving(doubled.climbed), *map(self._climb, doubled.others)]
+                found += map(self._pruned, others)
+        return self._conclude(best, max(found, key=lambda pruned: pruned.score))
+
+    def _conclude(self, before: Candidate, pruned: Candidate) -> bool:
+        """Whether a round paid, from the best model before it."""
         self._rounds.append(
-            f"{self._likelihood.steps} steps: {best.n_states} states doubled and pruned to {pruned.n_states}, "
-            f"evidence {best.score:.1f} to {pruned.score:.1f}"
+            f"{self._likelihood.steps} steps: {before.n_states} states doubled and pruned to {pruned.n_states}, "
+            f"evidence {before.score:.1f} to {pruned.score:.1f}"
         )
         reached = self._seen.best
-        self._grew = reached.n_states > best.n_states
-        success = reached.score > best.score + (_IMPROVEMENT if self._grew else _CLEARLY)
-        if not success:
-            self._stickiness = STICKINESS
-        return success
+        self._grew = reached.n_states > before.n_states
+        paid = reached.score > before.score + (_IMPROVEMENT if self._grew else _CLEARLY)
+        if not paid:
+            self._stickiness = STICKINESS  # the one that paid before does no longer: now they are compared
+        return paid
 
-    def _doubled_and_pruned(self, best: Candidate) -> tuple[list[Parameters], Candidate, Candidate]:
-        """All doublings after short climbs, the most promising one climbed, and what is left of it."""
-        probes = self._doublings(best)
-        doubled = self._climb(probes[0])
-        return probes, doubled, self._pruned(doubled, best)
+    def _doubled_and_pruned(self, best: Candidate) -> tuple[_Doubled, Candidate]:
+        """Doublings after short climbs, the most promising one climbed, and what is left of it."""
+        first, *others = self._doublings(best)
+        doubled = _Doubled(best, self._climb(first), others[: len(STICKINESS) - 1])
+        return doubled, self._pruned(doubled.climbed, best)
 
     def _pays(self, found: Candidate, best: Candidate) -> bool:
         """Whether there is more evidence for more states; or clearly more for any number, where states are many, of
@@ -727,9 +774,11 @@ class _Search:
     # --- climbing and pruning ---------------------------------------------------------------------------
 
     def _for_probes(self, states: int) -> Likelihood:
-        """Enough of the log to see which of several starts is the most promising."""
+        """Enough of the log to see which of several starts is the most promising. All where states are many: most of it
+        would be needed anyway, and the rest is mostly impossible with the zeros that a part leads to."""
         steps = max(_LEAST_SAMPLE, _STEPS_PER_PROBE * states)
-        return self._likelihood if steps >= self.steps else self.hypothesis.likelihood(steps)
+        enough = states < MANY_STATES and steps < self.steps
+        return self.hypothesis.likelihood(steps) if enough else self._likelihood
 
     def _climbed(
         self, start: Parameters, passes: int, target: float | None = None, on: Likelihood | None = None
