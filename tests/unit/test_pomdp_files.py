@@ -354,21 +354,30 @@ def test_c19_unreachable_states_are_noted(tmp_path):
 
 
 @pytest.mark.parametrize("form", ["entries", "one line", "comments"])
-def test_c18_ten_megabytes_in_two_seconds_a_piece(tmp_path, form):
+def test_c18_eight_times_the_text_takes_about_eight_times_as_long(tmp_path, form):
+    """Nothing in reading grows with the square of the text."""
     size = 40
     head = f"discount: 0.9\nvalues: reward\nstates: {size}\nactions: 1\nobservations: 1\nO: * uniform\nT: * identity\n"
     if form == "entries":
-        lines = [f"T: 0 : {s} : {t} {int(s == t)}\n" for s, t in itertools.product(range(size), repeat=2)]
-        body = "".join(lines * (1_000_000 // len("".join(lines))))
+        piece = "".join(
+            f"T: 0 : {s} : {t} {int(s == t)}\n" for s, t in itertools.product(range(size), repeat=2)
+        )
     elif form == "one line":
-        row = "1" + " 0" * (size - 1)
-        body = f"T: 0 : 0 {row} " * (1_000_000 // (len(row) + 10))
+        piece = f"T: 0 : 0 1{' 0' * (size - 1)} "
     else:
-        body = "# : * T O R 0.5 \u00e9\n" * 50_000
-    begun = time.process_time()
-    problem = read(tmp_path, head + body)
-    assert time.process_time() - begun < 2 * len(body) / 1e7 + 0.5
-    assert np.array_equal(problem.model.transitions[0], np.eye(size))
+        piece = "# : * T O R 0.5 \u00e9\n"
+
+    def fastest(length: int) -> float:
+        took = []
+        for _ in range(3):
+            begun = time.thread_time()
+            problem = read(tmp_path, head + piece * (length // len(piece)))
+            took.append(time.thread_time() - begun)
+        assert np.array_equal(problem.model.transitions[0], np.eye(size))
+        return min(took)
+
+    short = fastest(120_000)
+    assert fastest(960_000) < 24 * short
 
 
 # --- there and back --------------------------------------------------------------------------------------

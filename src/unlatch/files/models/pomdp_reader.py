@@ -63,10 +63,6 @@ _MOST_NAMES_SHOWN = 8
 Place = int | slice
 
 
-Entry = tuple[tuple[Place, ...], int]
-"""Where an entry of a section set something, and the word that it begins at."""
-
-
 class _Floats(dict[str, float]):
     """Words to numbers, each made once; a `KeyError` for what is none. ASCII digits, a point, an exponent: no ``nan``,
     no underscores, no digits of other scripts."""
@@ -146,7 +142,7 @@ class _Reader:
         self._preamble: dict[str, Any] = {}
         self._initial: Floats | None = None
         self._start_word = 0
-        self._entries: dict[str, list[Entry]] = {"T": [], "O": [], "R": []}
+        self._entries: dict[str, list[int]] = {"T": [], "O": []}  # the words that they begin at
         self._rewards: list[tuple[tuple[Place, ...], Any]] = []
         self._floats = _Floats()
         self._notes = Diagnostics()
@@ -356,14 +352,12 @@ class _Reader:
                     continue
                 value = floats[words[at + 7]]
                 if kind == "T":
-                    place = actions[words[at + 2]], states[words[at + 4]], states[words[at + 6]]
-                    moves[place] = value
+                    moves[actions[words[at + 2]], states[words[at + 4]], states[words[at + 6]]] = value
                 elif kind == "O":
-                    place = actions[words[at + 2]], states[words[at + 4]], observations[words[at + 6]]
-                    shows[place] = value
+                    shows[actions[words[at + 2]], states[words[at + 4]], observations[words[at + 6]]] = value
                 else:
                     break
-                entries[kind].append((place, at))
+                entries[kind].append(at)
                 at += 8
         except (KeyError, IndexError):
             pass
@@ -377,32 +371,34 @@ class _Reader:
             if kind in _SECTIONS:
                 self._refuse(f"{kind} belongs before the first of T, O and R")
             self._refuse(f"expected T, O or R and a colon, got {_shown(kind)}; one number too many before?")
-        indices = self._indices[kind]
-        places: list[Place] = []
-        at = begun + 1
-        for index in indices:
-            if words[at : at + 1] != [":"]:
-                break
-            word = words[at + 1] if at + 1 < len(words) else None
-            place = index.get(word)  # type: ignore[arg-type]
-            if place is None:
-                place = self._unusual_place(word, kind, len(places), at + 1)
-            places.append(place)
-            at += 2
-        self._at = at
+        places = self._places(begun)
+        self._at = begun + 1 + 2 * len(places)
         if not places:
             self._refuse(f"expected a colon and an action after {kind}, got {_shown(self._word())}")
         value = (
             self._number()
-            if len(places) == len(indices)
+            if len(places) == len(self._indices[kind])
             else self._values(kind, self._shapes[kind][len(places) :])
         )
-        key = tuple(places)
         if kind == "R":
-            self._rewards.append((key, value))
+            self._rewards.append((places, value))
         else:
-            self._entries[kind].append((key, begun))
-            self._tables[kind][key] = value
+            self._entries[kind].append(begun)
+            self._tables[kind][places] = value
+
+    def _places(self, begun: int) -> tuple[Place, ...]:
+        """Where the entry that begins at a word sets something."""
+        words = self._words
+        kind = words[begun]
+        places: list[Place] = []
+        for axis, index in enumerate(self._indices[kind]):
+            at = begun + 1 + 2 * axis
+            if words[at : at + 1] != [":"]:
+                break
+            word = words[at + 1] if at + 1 < len(words) else None
+            place = index.get(word)  # type: ignore[arg-type]
+            places.append(self._unusual_place(word, kind, axis, at + 1) if place is None else place)
+        return tuple(places)
 
     def _unusual_place(self, word: str | None, kind: str, axis: int, at: int) -> Place:
         name = _AXES[kind][axis]
@@ -550,9 +546,10 @@ class _Reader:
 
     def _line_of_row(self, kind: str, action: int, state: int) -> int | None:
         """Of the last entry that set something in a row."""
-        for places, word in reversed(self._entries[kind]):
+        for begun in reversed(self._entries[kind]):
+            places = self._places(begun)
             if all(_covers(place, code) for place, code in zip(places, (action, state), strict=False)):
-                return self._source.line(word)
+                return self._source.line(begun)
         return None
 
     def _reward_table(self) -> Floats:
