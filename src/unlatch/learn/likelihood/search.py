@@ -423,9 +423,11 @@ class _Search:
     def can_wait_for(self, other: _Search) -> bool:
         """Whether what the other looks for is a special case of what is looked for here, and is not clearly behind:
         then that is likely all there is to find, with far fewer numbers. Or whether a round did not pay here, while
-        the other, with about as much evidence, still has rounds to go: it may turn out better."""
+        the other, with about as much evidence and not behind either, still has rounds to go: it may turn out better."""
+        if other.is_behind(self):
+            return False
         if self._includes(other):
-            return not other.is_behind(self)
+            return True
         return self._unpaid is not None and other._unpaid is None and other._comes_close_to(self)
 
     def _comes_close_to(self, other: _Search) -> bool:
@@ -617,9 +619,9 @@ class _Search:
         return paid
 
     def _look_harder(self, unpaid: _Doubled) -> bool:
-        """After a round that did not pay: all doublings, if one alone was tried; then one state more and, unless all
-        that was gained is noise, entries saved and the other doublings: which of them pays cannot be told by a short
-        climb. True if one does."""
+        """After a round that did not pay: all doublings, if one alone was tried; then one state more and, unless that
+        pays or all that was gained is noise, entries saved and the other doublings: which of them pays cannot be told
+        by a short climb. True if one does."""
         self._unpaid, best, doubled = None, unpaid.before, unpaid
         found: list[Candidate] = []
         if not doubled.others:
@@ -627,7 +629,8 @@ class _Search:
             found.append(pruned)
         if not any(self._pays(pruned, best) for pruned in found):
             found.append(self._one_more(doubled.climbed, best))
-            if not (self._explains_all() or self._is_noise(doubled.climbed, best)):
+            done = self._pays(found[-1], best) or self._explains_all()
+            if not (done or self._is_noise(doubled.climbed, best)):
                 others = [self._saving(doubled.climbed), *map(self._climb, doubled.others)]
                 found += map(self._pruned, others)
         return self._conclude(best, max(found, key=lambda pruned: pruned.score))

@@ -249,7 +249,7 @@ def _finished_where_close(contenders: list[_Contender]) -> list[_Contender]:
             finished.append(contender.finish())
     close = close[: len(finished)]
     finished.sort(key=lambda c: -c.final_score)
-    first = min((c for c in finished if _ties(c, finished[0])), key=_convention)
+    first = min((c for c in finished if _ties(c, finished[0])), key=_simplicity)
     return [first, *(c for c in finished if c is not first), *(c for c in contenders if c not in close)]
 
 
@@ -261,10 +261,12 @@ def _ties(contender: _Contender, best: _Contender) -> bool:
     return contender.final_score > best.final_score - SETTLED
 
 
-def _convention(contender: _Contender) -> tuple[bool, bool]:
-    """What is taken where the log does not decide: what most files and environments mean by an observation, that of the
-    state reached; rewards with it."""
-    return contender.hypothesis.emission != "arrival", contender.hypothesis.rewards_apart
+def _simplicity(contender: _Contender) -> tuple[int, bool, bool]:
+    """What is taken where the log does not decide: fewer states, since with the wrong emission some are needed to
+    remember what was shown; then what most files and environments mean by an observation, that of the state reached;
+    rewards with it."""
+    states = contender.chosen.n_states if contender.final is None else contender.final.n_states
+    return states, contender.hypothesis.emission != "arrival", contender.hypothesis.rewards_apart
 
 
 def _with_states(search: StateSearch, states: int, budget: Budget, rng: np.random.Generator) -> _Contender:
