@@ -153,6 +153,13 @@ def test_a_log_that_both_explain_is_taken_for_arrival_and_said_to_be_uncertain()
         assert learn_pomdp(log, emission="departure", rng=0).pomdp.emission == "departure"
 
 
+def test_where_the_log_does_not_decide_fewer_states_are_taken() -> None:
+    """Of this log of Tiger arrival takes three states and is about as probable as departure with two."""
+    result = learn_pomdp(simulate(domains.tiger(), 500, rng=1016), rng=16)
+    assert (result.pomdp.emission, result.states) == ("departure", 2)
+    assert "emission_uncertain" in result.diagnostics
+
+
 def test_of_a_single_state_no_emission_is_doubted() -> None:
     """It is left and reached at once."""
     rng = np.random.default_rng(0)
