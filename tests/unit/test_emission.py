@@ -160,6 +160,16 @@ def test_where_the_log_does_not_decide_fewer_states_are_taken() -> None:
     assert "emission_uncertain" in result.diagnostics
 
 
+def test_more_states_that_make_no_difference_are_not_taken() -> None:
+    """Of this log of Tiger three states have a tenth of a nat more evidence than two."""
+    result = learn_pomdp(simulate(domains.tiger(), 500, rng=1014), rng=14)
+    assert result.states == 2
+    assert result.evidence is not None
+    assert abs(result.evidence.scores[3]) < 0.5
+    assert result.evidence.gap < 0.5
+    assert "states_uncertain" in result.diagnostics
+
+
 def test_of_a_single_state_no_emission_is_doubted() -> None:
     """It is left and reached at once."""
     rng = np.random.default_rng(0)

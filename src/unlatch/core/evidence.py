@@ -31,8 +31,9 @@ class Evidence:
         The best other number of those whose models were climbed to the end, and given their zeros, as the chosen one
         was.
     gap : float
-        How many nats the runner-up lies behind, never negative; infinite if nothing else was compared. Zero where the
-        count was fixed by the caller and another one scores higher: then ``scores`` says by how much.
+        How many nats the runner-up lies behind, never negative; infinite if nothing else was compared. Zero where
+        another count scores higher, since the caller fixed this one or since more states gain less than half a nat:
+        then ``scores`` says by how much.
     steps : int
         Steps of the log that chosen model and runner-up were compared on.
     steps_to_settle : int or None

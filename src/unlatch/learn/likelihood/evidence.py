@@ -42,7 +42,7 @@ def weigh(
 
     The runner-up is the best of those ``compared`` on the same ``steps`` as the chosen one, to which all scores belong
     if none is named. Where their models are given, too, they tell how many more steps would settle it. Unless the
-    caller fixed it, the chosen count is the one with the best score.
+    caller fixed it, the chosen count is the one with the best score, or one with fewer states half a nat below it.
     """
     relative = dict(sorted(scores.items()))
     rivals = {n: relative[n] for n in (set(compared) or set(relative)) if n != states}

@@ -249,24 +249,27 @@ def _finished_where_close(contenders: list[_Contender]) -> list[_Contender]:
             finished.append(contender.finish())
     close = close[: len(finished)]
     finished.sort(key=lambda c: -c.final_score)
-    first = min((c for c in finished if _ties(c, finished[0])), key=_simplicity)
+    first = min((c for c in finished if _ties(c, finished[0])), key=_convention)
     return [first, *(c for c in finished if c is not first), *(c for c in contenders if c not in close)]
 
 
 def _ties(contender: _Contender, best: _Contender) -> bool:
-    """Whether the log does not decide between two hypotheses. One that was given up was not searched to the end, and
+    """Whether the log does not decide between two hypotheses, and the one is not worse for taking more states: with the
+    wrong emission some are needed to remember what was shown. One that was given up was not searched to the end, and
     wins only by its score."""
     if contender is best or contender.search.given_up:
         return contender is best
+    assert contender.final is not None
+    assert best.final is not None
+    if contender.final.n_states > best.final.n_states:
+        return False
     return contender.final_score > best.final_score - SETTLED
 
 
-def _simplicity(contender: _Contender) -> tuple[int, bool, bool]:
-    """What is taken where the log does not decide: fewer states, since with the wrong emission some are needed to
-    remember what was shown; then what most files and environments mean by an observation, that of the state reached;
-    rewards with it."""
-    states = contender.chosen.n_states if contender.final is None else contender.final.n_states
-    return states, contender.hypothesis.emission != "arrival", contender.hypothesis.rewards_apart
+def _convention(contender: _Contender) -> tuple[bool, bool]:
+    """What is taken where the log does not decide: what most files and environments mean by an observation, that of the
+    state reached; rewards with it."""
+    return contender.hypothesis.emission != "arrival", contender.hypothesis.rewards_apart
 
 
 def _with_states(search: StateSearch, states: int, budget: Budget, rng: np.random.Generator) -> _Contender:
@@ -292,7 +295,8 @@ def _with_states(search: StateSearch, states: int, budget: Budget, rng: np.rando
 
 
 class _Rivals:
-    """The final model of a hypothesis beside those with other numbers of states, each climbed and with its zeros."""
+    """The final model of a hypothesis beside those with other numbers of states, each climbed and with its zeros. The
+    best is the one with the most evidence, or with fewer states where more make no difference."""
 
     def __init__(self, first: _Contender, rng: np.random.Generator) -> None:
         self._search, self._rng = first.search, rng
@@ -334,7 +338,11 @@ class _Rivals:
             return False
         self.finished[rival.n_states] = rival
         self._tried.add(rival.n_states)
-        self.best = max(self.best, rival, key=lambda candidate: candidate.score)
+        most = max(found.score for found in self.finished.values())
+        self.best = min(
+            (found for found in self.finished.values() if found.score > most - NO_DIFFERENCE),
+            key=lambda candidate: candidate.n_states,
+        )
         return True
 
     def _as_visited(self, rival: Candidate) -> Candidate:
