@@ -39,6 +39,10 @@ _FREELY = 2
 _RETRIES = 1
 """Times that a task which has raised an error is done once more: a file system may have been away for a moment."""
 
+_REPLACED = 10.0
+"""Seconds in which whoever watches over a worker that has died replaces it. Asked for anew before that, workers that
+are just beginning would be closed, with what they have begun."""
+
 _SILENCE = 60.0
 """Seconds without a scheduler, or without a worker, after which they are given up."""
 
@@ -199,7 +203,7 @@ class DaskEngine:
     def _finished(self, future: Any, block: Block) -> None:
         """Wait for the end of a task, whatever it is, as long as there is a scheduler with a worker."""
         distributed = _library()
-        heard = time.monotonic()
+        heard = asked = time.monotonic()
         while True:
             checkpoint()
             try:
@@ -208,11 +212,13 @@ class DaskEngine:
             except (distributed.CancelledError, distributed.comm.CommClosedError) as error:
                 raise self._lost(block, str(error)) from None
             except TimeoutError:
+                now = time.monotonic()
                 if self._alive():
-                    heard = time.monotonic()
-                elif time.monotonic() - heard > self._silence:
+                    heard = asked = now
+                elif now - heard > self._silence:
                     raise self._lost(block, f"silent for {self._silence:g} seconds") from None
-                elif self.cluster is not None:
+                elif self.cluster is not None and now - asked > _REPLACED:
+                    asked = now
                     self.cluster.scale(self._wanted)  # whoever watched over a worker may be gone with it
 
     def _alive(self) -> bool:
