@@ -13,6 +13,7 @@ from unlatch import POMDP, domains
 from unlatch.learn.identify.learned import identify_learned
 from unlatch.learn.identify.support import ZeroSupport, average_support, zero_support
 from unlatch.learn.likelihood.objective import Likelihood
+from unlatch.learn.likelihood.parameters import parameters_of
 from unlatch.show.summary import partition_sentences, summarize_pomdp, summarize_result
 
 SEEN = POMDP(
@@ -57,6 +58,12 @@ def test_with_too_much_work_opportunities_are_those_of_the_first_steps() -> None
     for name, opportunities in part.opportunities.items():
         np.testing.assert_allclose(opportunities, first.opportunities[name], rtol=1e-6, atol=1e-6)
         np.testing.assert_allclose(part.uses[name], whole.uses[name], atol=1e-3)
+    counts = likelihood.counts(parameters_of(model))
+    with_counts = zero_support(model, likelihood, known=counts, most_work=1_000 * 4**2)
+    assert with_counts is not None
+    for name, uses in with_counts.uses.items():
+        assert np.array_equal(uses, getattr(counts, name))
+        np.testing.assert_array_equal(with_counts.opportunities[name], part.opportunities[name])
 
 
 def test_opportunities_are_the_slope_of_the_likelihood() -> None:

@@ -189,10 +189,14 @@ def test_zeros_of_a_part_of_the_log_are_opened_where_all_of_it_uses_them() -> No
     true = POMDP([[[0.9, 0.1], [0.02, 0.98]]], [[[0.8, 0.2], [0.1, 0.9]]], [1.0, 0.0], "arrival")
     likelihood = Likelihood.of(simulate(true, 20_000, rng=0), "arrival")
     wrong = replace(parameters_of(true), transitions=np.array([[[0.9, 0.1], [0.0, 1.0]]]))
-    found = climbed_on(judged(evaluated(wrong, likelihood), likelihood), likelihood)
+    closed = judged(evaluated(wrong, likelihood), likelihood)
+    found = climbed_on(closed, likelihood)
     best = judged(maximize(parameters_of(true), likelihood), likelihood)
     assert found.score == pytest.approx(best.score, abs=0.1)
     assert found.parameters.transitions[0, 1, 0] == pytest.approx(0.02, abs=0.01)
+    near, far = (climbed_on(closed, likelihood, best.score + nats) for nats in (-1, 1_000_000))
+    assert near.score == pytest.approx(best.score, abs=0.1)
+    assert far.parameters.transitions[0, 1, 0] == 0.0  # not asked: it could not come up to so much
 
 
 def test_a_mostly_used_model_keeps_no_zero_of_the_search() -> None:

@@ -7,6 +7,7 @@ from math import comb, factorial, log
 
 import numpy as np
 import pytest
+from scipy.special import logsumexp
 
 from unlatch import POMDP, Trajectory, domains, simulate
 from unlatch.learn.likelihood.climb import Ascent, climb, evaluated
@@ -297,6 +298,40 @@ def test_a_dense_model_is_climbed_to_its_most_probable_numbers() -> None:
     for rows, uses in zip(found.parameters.blocks[1:], found.counts.blocks[1:], strict=True):
         credited = (uses + 1) / (uses + 1).sum(axis=-1, keepdims=True)
         np.testing.assert_allclose(rows, credited, atol=1e-4)
+
+
+def averaged_over_the_prior(log: Trajectory, states: int, draws: int) -> float:
+    """Logarithm of the mean probability of a log under models drawn uniformly, that begin anywhere."""
+    rng, actions, symbols = np.random.default_rng(0), len(log.action_names), len(log.observation_names)
+    moves = rng.dirichlet(np.ones(states), size=(draws, actions, states))
+    shown = rng.dirichlet(np.ones(symbols), size=(draws, actions, states))
+    beliefs, nats = np.full((draws, states), 1 / states), np.zeros(draws)
+    for action, symbol in zip(log.actions, log.observations, strict=True):
+        beliefs = beliefs * shown[:, action, :, symbol]
+        chances = beliefs.sum(axis=1)
+        nats += np.log(chances)
+        beliefs = np.einsum("ds,dst->dt", beliefs / chances[:, None], moves[:, action])
+    return float(logsumexp(nats) - np.log(draws))
+
+
+@pytest.mark.parametrize("states", [3, 4])
+def test_the_evidence_of_states_that_are_faint_is_some_nats_too_low_and_not_too_high(states: int) -> None:
+    """Forty steps of two actions say next to nothing about four states: most of every row is as it was before, and its
+    law has more room than the parabola that it is taken for."""
+    ahead, seed = [], 0
+    while len(ahead) < 4:
+        truth, seed = dense(states, seed=seed), seed + 1
+        log = simulate(POMDP(truth.transitions, truth.observations, truth.initial), 40, rng=seed)
+        if len(set(zip(log.actions, log.observations, strict=True))) < 6:
+            continue  # an outcome that never came is not one of those that are possible
+        likelihood = Likelihood.of(log, "departure")
+        starts = [dense(states, seed=10 * seed + other) for other in range(4)]
+        found = max(judged(climb(start, likelihood), likelihood).score for start in starts)
+        exact = averaged_over_the_prior(log, states, 60_000)
+        said = naming(states, 1) + log_of_naming_all(2 * states**2) + log_of_naming_all(6 * states)
+        ahead.append(found - (exact - said))
+    assert -2.5 < np.mean(ahead) < -1.0
+    assert max(ahead) < 0.5
 
 
 def test_states_that_the_log_does_not_tell_apart_have_no_names() -> None:

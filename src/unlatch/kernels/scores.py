@@ -6,7 +6,8 @@ a @ b = 1, so that the expected moves of the step are a[s] M[s, s'] b'[s'] / c w
 
 What a block adds to the expected moves of the steps before it is found by the same recursion from b - 1: the
 difference of the messages with and without the block. It fades as the chain forgets, and where nothing is left of it
-the way back ends. Only states that the belief holds possible are looked at.
+the way back ends. Beliefs are lists of the states that are possible, and only these are looked at: of hundreds of
+states mostly a handful are.
 """
 
 from __future__ import annotations
@@ -47,45 +48,72 @@ class Moves(NamedTuple):
 
 
 class Beliefs(NamedTuple):
-    """Of the steps from ``origin`` on: the belief before each, and its probability given those before it."""
+    """Of the steps from ``origin`` on: the belief before each, the ``states`` and their ``masses`` from ``offsets[r]``
+    to ``offsets[r + 1]``, and its probability given those before it. ``place`` (states,) is scratch."""
 
     origin: int
-    before: Any
+    offsets: Any
+    states: Any
+    masses: Any
     probability: Any
+    place: Any
 
 
 @bare
 def filter_steps(moves, initial, steps, beliefs, begin, end):  # type: ignore[no-untyped-def]
     """Note the beliefs after steps ``begin`` to ``end``, from the one before the first.
 
-    Returns where it ended: before ``end`` if the next step is impossible.
+    Returns (where it ended, whether that is all that there is room for). Fewer steps than asked for, and room for more,
+    means that the next step is impossible.
     """
-    symbols, begins = steps
-    origin, before, probability = beliefs
-    n = before.shape[1]
+    origin, offsets, states, masses, probability, place = beliefs
+    n = place.shape[0]
     for t in range(begin, end):
         r = t - origin
-        if begins[t]:
-            for i in range(n):
-                before[r, i] = initial[i]
-        for j in range(n):
-            before[r + 1, j] = 0.0
-        base = int(symbols[t]) * n
+        if offsets[r] + 2 * n > states.shape[0]:
+            return t, True
+        if steps.begins[t]:
+            restart(initial, r, beliefs)
+        middle = offsets[r + 1]
+        last = middle
+        base = int(steps.symbols[t]) * n
         total = 0.0
-        for i in range(n):
-            weight = before[r, i]
+        for p in range(offsets[r], middle):
+            weight = masses[p]
             if weight > 0.0:
-                for e in range(moves.starts[base + i], moves.starts[base + i + 1]):
+                row = base + states[p]
+                for e in range(moves.starts[row], moves.starts[row + 1]):
                     share = weight * moves.values[e]
-                    before[r + 1, moves.targets[e]] += share
                     total += share
+                    j = moves.targets[e]
+                    known = place[j]
+                    if middle <= known < last and states[known] == j:
+                        masses[known] += share
+                    else:
+                        place[j] = last
+                        states[last] = j
+                        masses[last] = share
+                        last += 1
         if not total > 0.0:
-            return t
+            return t, False
         probability[r] = total
-        for j in range(n):
-            share = before[r + 1, j] / total
-            before[r + 1, j] = share if share > _GONE else 0.0
-    return end
+        for p in range(middle, last):
+            share = masses[p] / total
+            masses[p] = share if share > _GONE else 0.0
+        offsets[r + 2] = last
+    return end, False
+
+
+@bare_inlined
+def restart(initial, r, beliefs):  # type: ignore[no-untyped-def]
+    """Put the belief that an episode begins with in the place of the last one, number ``r``."""
+    last = beliefs.offsets[r]
+    for i in range(initial.shape[0]):
+        if initial[i] > 0.0:
+            beliefs.states[last] = i
+            beliefs.masses[last] = initial[i]
+            last += 1
+    beliefs.offsets[r + 1] = last
 
 
 @bare
@@ -111,10 +139,11 @@ def score_blocks(  # type: ignore[no-untyped-def]
             step_back(moves, steps, beliefs, t, message, now, counts)
             now = 1 - now
         if not begins[begin]:
-            for i in range(message.shape[1]):
-                message[now, i] -= 1.0
+            r = begin - beliefs.origin
+            for p in range(beliefs.offsets[r], beliefs.offsets[r + 1]):
+                message[now, beliefs.states[p]] -= 1.0
             for t in range(begin - 1, max(begin - reach, beliefs.origin) - 1, -1):
-                if forgotten(beliefs.before, t + 1 - beliefs.origin, message, now):
+                if forgotten(beliefs, t + 1 - beliefs.origin, message, now):
                     break
                 step_back(moves, steps, beliefs, t, message, now, counts)
                 now = 1 - now
@@ -125,16 +154,17 @@ def score_blocks(  # type: ignore[no-untyped-def]
 
 @bare_inlined
 def step_back(moves, steps, beliefs, t, message, now, counts):  # type: ignore[no-untyped-def]
-    """Carry ``message[now]`` from after step ``t`` to before it, as ``message[1 - now]``, and count its moves."""
+    """Carry ``message[now]`` from after step ``t`` to before it, as ``message[1 - now]``, and count its moves. At
+    states that are not possible there it holds whatever it held."""
     r = t - beliefs.origin
-    n = message.shape[1]
-    base = int(steps.symbols[t]) * n
+    base = int(steps.symbols[t]) * message.shape[1]
     scale = 1.0 / beliefs.probability[r]
-    for i in range(n):
-        belief = beliefs.before[r, i]
+    for p in range(beliefs.offsets[r], beliefs.offsets[r + 1]):
+        i, belief = beliefs.states[p], beliefs.masses[p]
+        row = base + i
         total = 0.0
         if belief > 0.0:
-            for e in range(moves.starts[base + i], moves.starts[base + i + 1]):
+            for e in range(moves.starts[row], moves.starts[row + 1]):
                 part = scale * moves.values[e] * message[now, moves.targets[e]]
                 total += part
                 if moves.moved[e] >= 0:
@@ -142,19 +172,19 @@ def step_back(moves, steps, beliefs, t, message, now, counts):  # type: ignore[n
                 if moves.shown[e] >= 0:
                     counts[moves.shown[e]] += belief * part
             for which in range(2):
-                if moves.left[base + i, which] >= 0:
-                    counts[moves.left[base + i, which]] += belief * total
+                if moves.left[row, which] >= 0:
+                    counts[moves.left[row, which]] += belief * total
             if steps.begins[t] and moves.began[i] >= 0:
                 counts[moves.began[i]] += belief * total
         message[1 - now, i] = total
 
 
 @bare_inlined
-def forgotten(before, r, message, now):  # type: ignore[no-untyped-def]
+def forgotten(beliefs, r, message, now):  # type: ignore[no-untyped-def]
     """Whether the difference of two messages says nothing about the states any more."""
     total = 0.0
-    for i in range(message.shape[1]):
-        total += before[r, i] * abs(message[now, i])
+    for p in range(beliefs.offsets[r], beliefs.offsets[r + 1]):
+        total += beliefs.masses[p] * abs(message[now, beliefs.states[p]])
     return total < _FORGOTTEN
 
 

@@ -696,7 +696,7 @@ def _supported(pomdp: POMDP, found: Selection, budget: Budget) -> ZeroSupport | 
     """What the log says about the zeros of the model, if there is time to ask."""
     with budget.extended(_FOR_THE_FIT).ending():
         hypothesis = found.search.hypothesis
-        return support_for_proof(pomdp, hypothesis.log, hypothesis.likelihood())
+        return support_for_proof(pomdp, hypothesis.log, hypothesis.likelihood(), found.counts)
     return None
 
 

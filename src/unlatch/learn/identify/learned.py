@@ -17,6 +17,7 @@ from unlatch.learn.identify.identification import SAME, determined_sentence, exa
 from unlatch.learn.identify.process import Process
 from unlatch.learn.identify.support import ZeroSupport, average_support, tested_zeros, zero_support
 from unlatch.learn.likelihood.objective import Likelihood
+from unlatch.learn.likelihood.parameters import ExpectedCounts
 from unlatch.learn.significance import USED
 
 __all__ = ["identify_learned", "support_for_proof"]
@@ -59,13 +60,16 @@ def identify_learned(
     return _moving(found, closed, pomdp, noise, ranges)
 
 
-def support_for_proof(pomdp: POMDP, log: Trajectory, likelihood: Likelihood) -> ZeroSupport | None:
-    """What the log says about the zeros of a model: in detail about those that a proof would rest on.
+def support_for_proof(
+    pomdp: POMDP, log: Trajectory, likelihood: Likelihood, known: ExpectedCounts | None = None
+) -> ZeroSupport | None:
+    """What the log says about the zeros of a model: in detail about those that a proof would rest on. Expected counts
+    that are ``known`` need not be computed anew.
 
     A proof is sought; zeros that it rests on and that slopes do not establish are tested; those that fail are left out
     of the next proof, until one holds or there is none.
     """
-    support = zero_support(pomdp, likelihood)
+    support = zero_support(pomdp, likelihood, known=known)
     if support is None or pomdp.n_states > QUICK_STATES:
         return support
     closed, noise = _closed(pomdp, support), _noise(pomdp, len(log))

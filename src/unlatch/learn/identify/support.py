@@ -15,7 +15,7 @@ from unlatch.core.trajectory import Trajectory
 from unlatch.errors import NumericalError
 from unlatch.learn.identify.cone import Place
 from unlatch.learn.likelihood.objective import Likelihood
-from unlatch.learn.likelihood.parameters import Parameters, parameters_of
+from unlatch.learn.likelihood.parameters import ExpectedCounts, Parameters, parameters_of
 
 __all__ = ["ZeroSupport", "average_support", "tested_zeros", "zero_support"]
 
@@ -73,19 +73,26 @@ def _index(place: Place) -> tuple[int, ...]:
     return (entry,) if array == "initial" else (action, state, entry)
 
 
-def zero_support(pomdp: POMDP, likelihood: Likelihood, *, most_work: int = _MOST_WORK) -> ZeroSupport | None:
+def zero_support(
+    pomdp: POMDP,
+    likelihood: Likelihood,
+    *,
+    known: ExpectedCounts | None = None,
+    most_work: int = _MOST_WORK,
+) -> ZeroSupport | None:
     """From one pass over the log, every zero opened a little; None if the log is all but impossible under the model.
 
     The derivative of the log-likelihood by a probability p, at the cost of the rest of its row, is
     ``uses / p - visits``. Where an entry makes possible what is impossible otherwise that is all; where it merely mixes
     what is hidden, the log loses more than the slope says, and `tested_zeros` asks what. With many states the slopes
-    are those of the first steps alone, as many as ``most_work`` allows; uses are those of all.
+    are those of the first steps alone, as many as ``most_work`` allows; uses are those of all, which may be ``known``:
+    a model whose zeros were opened is as slow as one without any.
     """
     given = parameters_of(pomdp)
     parameters, part = _opened(given), _beginning(likelihood, most_work // given.n_states**2)
     try:
         counts = part.counts(parameters)
-        used = counts if part is likelihood else likelihood.counts(given)
+        used = counts if part is likelihood else known or likelihood.counts(given)
     except NumericalError:
         return None
     found = {

@@ -244,10 +244,10 @@ def outer_products(
 ) -> list[Floats]:
     """Sums of outer products of half the scores of all blocks, for each part of the coordinates.
 
-    Blocks have ``length`` events, by default as many as leave enough of them.
+    Blocks have ``length`` events, by default as many as leave enough of them for the largest part.
     """
     if length is None:
-        length = block_length(len(coordinates), likelihood)
+        length = block_length(max(part.stop - part.start for part in parts), likelihood)
     return likelihood.score_products(parameters, coordinates, parts, length, stage)
 
 

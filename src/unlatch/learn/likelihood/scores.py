@@ -33,7 +33,10 @@ _REACH = 1_000
 ends there; one that does not costs as many passes over the log as blocks fit into this, and is cut."""
 
 _BATCH_NUMBERS = 1 << 19
-"""Numbers in the scores of one batch, and in its beliefs: four megabytes each."""
+"""Numbers in the scores of one batch, four megabytes, and events of one at most."""
+
+_ROOM_PER_STEP = 4
+"""States that a belief has room for at first; more is made when it is needed."""
 
 _SPARSE = 0.1
 """Share of nonzero scores below which a sparse product is quicker than a dense one."""
@@ -115,9 +118,7 @@ def block_scores(
     moves = _moves(matrices, parameters, log, coordinates, emission)
     steps = scores.ScoredSteps(log.symbols, log.begins)
     roots = coordinates.roots(parameters)
-    size = int(
-        max(1, min(blocks, batch_numbers // (len(coordinates) + 1), batch_numbers // (states * length)))
-    )
+    size = max(1, min(blocks, batch_numbers // (len(coordinates) + 1), batch_numbers // length))
     entries = float(np.bincount(matrices.symbols, minlength=len(log.pair_counts)) @ log.pair_counts) / max(
         len(log), 1
     )
@@ -126,15 +127,17 @@ def block_scores(
     beliefs = None
     for first in range(0, blocks, size):
         last = min(first + size, blocks)
-        beliefs = _carried(beliefs, first * length, size * length, states)
-        if first == 0 and before is not None:
-            beliefs.before[0] = before
+        start = parameters.initial if before is None else before
+        beliefs = _carried(beliefs, first * length, size * length, start)
         result = np.empty((last - first, len(coordinates)))
         for begin in range(first, last, per_call):
             checkpoint()
             end = min(begin + per_call, last)
             until = min(end * length, len(log))
-            done = scores.filter_steps(moves, parameters.initial, steps, beliefs, begin * length, until)
+            done, full = begin * length, True
+            while full:
+                done, full = scores.filter_steps(moves, parameters.initial, steps, beliefs, done, until)
+                beliefs = _roomier(beliefs) if full else beliefs
             if done < until:
                 raise BeliefCollapseError(f"step {done}: impossible under the model and the steps before it")
             scores.score_blocks(
@@ -199,19 +202,42 @@ def _squared(scores: Floats) -> Floats:
     return product
 
 
-def _carried(previous: Any, begin: int, length: int, states: int) -> Any:
-    """Room for the beliefs of the next batch, with those before it that its blocks reach back to."""
+def _carried(previous: Any, begin: int, length: int, start: Floats) -> Any:
+    """Room for the beliefs of the next batch, with those before it that its blocks reach back to; at first with the one
+    that a log ``start``s with."""
     from unlatch.kernels.scores import Beliefs
 
-    origin = max(begin - _REACH, 0)
+    origin, states = max(begin - _REACH, 0), len(start)
+    kept = begin - origin
+    if previous is None:
+        listed = np.flatnonzero(start)
+        offsets, masses, probability = np.array([0, len(listed)]), start[listed], start[:0]
+    else:
+        first = origin - previous.origin
+        offsets = previous.offsets[first : first + kept + 2]
+        used = slice(offsets[0], offsets[-1])
+        listed, masses = previous.states[used], previous.masses[used]
+        probability = previous.probability[first : first + kept]
     room = Beliefs(
-        origin, np.zeros((begin - origin + length + 1, states)), np.ones(begin - origin + length + 1)
+        origin,
+        np.zeros(kept + length + 2, dtype=np.int64),
+        np.empty(len(listed) + _ROOM_PER_STEP * length + 2 * states, dtype=np.uint32),
+        np.empty(len(listed) + _ROOM_PER_STEP * length + 2 * states),
+        np.ones(kept + length),
+        np.zeros(states, dtype=np.int64),
     )
-    if previous is not None:
-        kept = slice(origin - previous.origin, begin - previous.origin + 1)
-        room.before[: begin - origin + 1] = previous.before[kept]
-        room.probability[: begin - origin + 1] = previous.probability[kept]
+    room.offsets[: kept + 2] = offsets - offsets[0]
+    room.states[: len(listed)], room.masses[: len(listed)] = listed, masses
+    room.probability[:kept] = probability
     return room
+
+
+def _roomier(beliefs: Any) -> Any:
+    """The same beliefs with room for twice as many states."""
+    states, masses = (
+        np.concatenate([each, np.empty_like(each)]) for each in (beliefs.states, beliefs.masses)
+    )
+    return beliefs._replace(states=states, masses=masses)
 
 
 def _moves(
