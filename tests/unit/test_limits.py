@@ -83,7 +83,7 @@ def test_what_has_to_be_done_is_done_once_more_after_an_interrupt():
         "unlatch.learn.pipeline.full_rank_actions",
         "unlatch.learn.pipeline.examine_model",
         "unlatch.learn.likelihood.select_states.canonical_order",
-        "unlatch.learn.likelihood.search.single_state",
+        "unlatch.learn.likelihood.rounds.single_state",
     ],
 )
 def test_an_interrupt_between_the_long_stretches_loses_no_model(place, monkeypatch):

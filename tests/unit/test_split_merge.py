@@ -16,7 +16,7 @@ from unlatch.learn.likelihood.forward_backward import expected_counts
 from unlatch.learn.likelihood.marginal import Candidate, complete_evidence, judged
 from unlatch.learn.likelihood.objective import Likelihood
 from unlatch.learn.likelihood.parameters import ExpectedCounts, Parameters, encoded_log, parameters_of
-from unlatch.learn.likelihood.search import LONG_MEMORY, STICKINESS
+from unlatch.learn.likelihood.rounds import LONG_MEMORY, STICKINESS
 from unlatch.learn.likelihood.split_merge import (
     blurred_states,
     disjoint_pairs,

@@ -13,40 +13,25 @@ from unlatch.core.diagnostics import Diagnostics
 from unlatch.core.evidence import Evidence
 from unlatch.core.pomdp import POMDP, Emission
 from unlatch.core.trajectory import Trajectory
-from unlatch.errors import NumericalError
 from unlatch.learn.likelihood.climb import Ascent, evaluated
 from unlatch.learn.likelihood.evidence import SETTLED, predictive_states, weigh
-from unlatch.learn.likelihood.marginal import Candidate, judged, least_cost
+from unlatch.learn.likelihood.finish import finished
+from unlatch.learn.likelihood.marginal import Candidate, judged
 from unlatch.learn.likelihood.objective import Hypothesis, Likelihood
 from unlatch.learn.likelihood.parameters import ExpectedCounts, Parameters
 from unlatch.learn.likelihood.refine import convergence_notes, made_possible
+from unlatch.learn.likelihood.rivals import CLOSE, Rivals
 from unlatch.learn.likelihood.search import StateSearch, search_hypotheses
-from unlatch.learn.likelihood.split_merge import (
-    merge_gains,
-    merged_states,
-    split_state,
-    with_shared_rows,
-    without_unvisited,
-)
 from unlatch.learn.likelihood.starts import (
-    DENSE_STATES,
     climb_or_open,
     completed,
     opened,
-    possible,
     random_parameters,
-    reopened,
     smoothed,
 )
 from unlatch.learn.likelihood.zeros import (
-    EXPLAINED,
-    NO_DIFFERENCE,
-    climbed_on,
-    maximize,
-    simplest,
     with_established_zeros,
 )
-from unlatch.learn.significance import USED
 from unlatch.learn.state_order import canonical_order
 
 __all__ = ["Selection", "returned_model", "select_states"]
@@ -60,13 +45,6 @@ _RANDOM_STARTS = 8
 _FOR_THE_SEARCH = 2 / 3
 _FOR_THE_CLIMB = 0.8
 """Shares of the time: of all that there is, and of what is then left. The rest is for what comes after."""
-
-_CLOSE = 20.0
-"""Nats that a longer climb and the zeros of a model may still make up for: within them a hypothesis is climbed too."""
-
-_TRIED = 3
-"""Pairs of states whose merging is climbed from, to find the best model with a state fewer, and states whose splitting
-is, to find the best with one more."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,13 +100,13 @@ def select_states(
         contenders = [_with_states(search, states, budget, rng) for search in searches]
     contenders.sort(key=lambda contender: -contender.chosen.score / contender.search.steps)
     first = contenders[0]
-    best, finished, rivals = replace(first.chosen.ascent, converged=False), False, _Rivals(first, rng)
+    best, complete, rivals = replace(first.chosen.ascent, converged=False), False, first.rivals(rng)
     predictive: int | None = None
     with budget.share(_FOR_THE_CLIMB).ending():
         contenders = _finished_where_close(contenders)
         first = contenders[0]
         assert first.final is not None
-        best, rivals = first.final.ascent, _Rivals(first, rng)
+        best, rivals = first.final.ascent, first.rivals(rng)
         if states is None:
             rivals.compare()
         if rivals.likelihood.steps < first.hypothesis.steps:
@@ -138,7 +116,7 @@ def select_states(
         predictive = predictive_states(
             rivals.finished, rivals.best.n_states, first.hypothesis, rivals.likelihood
         )
-        finished = True
+        complete = True
     hypothesis = first.hypothesis
     pomdp, counts, log_likelihood, notes = budget.insist(lambda: returned_model(best, hypothesis))
     evidence = replace(
@@ -152,7 +130,7 @@ def select_states(
         evidence=evidence,
         search=first.search,
         score=rivals.best.score,
-        complete=all(search.complete for search in searches) and finished,
+        complete=all(search.complete for search in searches) and complete,
         diagnostics=_notes(evidence, best, max_states if states is None else None) + notes,
     )
 
@@ -182,57 +160,13 @@ class _Contender:
     def final_score(self) -> float:
         return -np.inf if self.final is None else self.final.score
 
-    def finish(self) -> _Contender:
-        return replace(self, final=_finished(self.chosen.parameters, self.sample))
+    def rivals(self, rng: np.random.Generator) -> Rivals:
+        if self.final is None:
+            return Rivals(self.search, self.chosen, self.search.likelihood, rng)
+        return Rivals(self.search, self.final, self.sample, rng)
 
-
-def _finished(parameters: Parameters, sample: Likelihood) -> Candidate:
-    """The maximum near a model, with its zeros if there is more evidence for these, and with shared rows if there is no
-    less. The zeros of the search were set for speed: they are opened where they may be wrong, unless all is explained
-    with them. With many states that does not open them all: then those are opened, as long as that pays, that the log
-    had few opportunities against."""
-    explained = _explains_all(parameters, sample)
-    start = parameters if explained else reopened(parameters, sample)
-    found = simplest(maximize(start, sample), sample)
-    while found.n_states > DENSE_STATES and not (explained or start.dense):
-        ajar, _ = with_established_zeros(found.ascent)
-        other = simplest(maximize(ajar, sample), sample)
-        paid = other.score > found.score + NO_DIFFERENCE
-        found = max(found, other, key=lambda candidate: candidate.score)
-        if not paid:
-            break
-    if start.dense:
-        sparse = simplest(maximize(replace(start, dense=False), sample), sample)
-        found = max(found, sparse, key=lambda candidate: candidate.score)
-    shared = _with_shared_rows(found, sample)
-    return found if shared is None or shared.score < found.score else shared
-
-
-def _explains_all(parameters: Parameters, sample: Likelihood) -> bool:
-    """Whether nothing is left to gain by other numbers."""
-    try:
-        return sample.counts(parameters).log_likelihood > -EXPLAINED
-    except NumericalError:
-        return False
-
-
-def _with_shared_rows(found: Candidate, sample: Likelihood) -> Candidate | None:
-    """The model in which what a state shows does not depend on the action, with its zeros; None if there is no hope.
-
-    In most systems it does not, and rows that are learned from all actions at once are as much more accurate.
-    """
-    if len(found.parameters.observations) < 2 or found.parameters.shared:
-        return None
-    pooled = judged(evaluated(possible(with_shared_rows(found.ascent), sample), sample), sample)
-    if pooled.score + _noise(found) < found.score:
-        return None
-    return simplest(maximize(reopened(pooled.parameters, sample), sample), sample)
-
-
-def _noise(found: Candidate) -> float:
-    """Nats that a climb may make up for at most where rows that are equal were averaged: what noise gains with as many
-    numbers as there are, twice over."""
-    return float(found.free)
+    def finished(self) -> _Contender:
+        return replace(self, final=finished(self.chosen.parameters, self.sample))
 
 
 def _finished_where_close(contenders: list[_Contender]) -> list[_Contender]:
@@ -241,16 +175,16 @@ def _finished_where_close(contenders: list[_Contender]) -> list[_Contender]:
     close = [
         c
         for c in contenders
-        if c.search.steps == first.search.steps and c.chosen.score > first.chosen.score - _CLOSE
+        if c.search.steps == first.search.steps and c.chosen.score > first.chosen.score - CLOSE
     ]
-    finished = [close[0].finish()]
+    climbed = [close[0].finished()]
     with ending():  # at the end of the budget the others stay as they are
         for contender in close[1:]:
-            finished.append(contender.finish())
-    close = close[: len(finished)]
-    finished.sort(key=lambda c: -c.final_score)
-    first = min((c for c in finished if _ties(c, finished[0])), key=_convention)
-    return [first, *(c for c in finished if c is not first), *(c for c in contenders if c not in close)]
+            climbed.append(contender.finished())
+    close = close[: len(climbed)]
+    climbed.sort(key=lambda c: -c.final_score)
+    first = min((c for c in climbed if _ties(c, climbed[0])), key=_convention)
+    return [first, *(c for c in climbed if c is not first), *(c for c in contenders if c not in close)]
 
 
 def _ties(contender: _Contender, best: _Contender) -> bool:
@@ -291,116 +225,10 @@ def _with_states(search: StateSearch, states: int, budget: Budget, rng: np.rando
     return _Contender(search, budget.insist(lambda: judged(best, likelihood)))
 
 
-# --- numbers of states -----------------------------------------------------------------------------------
+# --- evidence ----------------------------------------------------------------------------------------------
 
 
-class _Rivals:
-    """The final model of a hypothesis beside those with other numbers of states, each climbed and with its zeros. The
-    best is the one with the most evidence, or with fewer states where more make no difference."""
-
-    def __init__(self, first: _Contender, rng: np.random.Generator) -> None:
-        self._search, self._rng = first.search, rng
-        self.likelihood = first.search.likelihood if first.final is None else first.sample
-        self.best = first.final or first.chosen
-        self.finished = {self.best.n_states: self.best}
-        self._tried = set(self.finished)
-
-    def compare(self) -> None:
-        """Finish the nearest rivals; one that turns out better takes the place of the best, and has rivals itself.
-
-        A rival that could not come up to another one is not climbed on nor finished, and keeps the score of its short
-        climb.
-        """
-        while missing := [n for n in self._nearest() if n not in self._tried]:
-            self._tried |= set(missing)
-            climbed: list[Candidate] = []
-            for states in sorted(missing, reverse=True):
-                climbed.append(self._climbed(states, max((other.score for other in climbed), default=None)))
-            for rival in sorted(climbed, key=lambda rival: -rival.score):
-                others = [found.score for n, found in self.finished.items() if n != self.best.n_states]
-                if self._add(rival) and _could_reach(rival, max(others, default=-np.inf)):
-                    self._add(self._finished(rival))
-
-    def _finished(self, rival: Candidate) -> Candidate:
-        """The rival at its maximum with its zeros. One with many states that is then still clearly behind, or has a
-        state that is no longer visited, is spared the opening of zeros, which is most of the work."""
-        if rival.n_states > DENSE_STATES:
-            found = simplest(maximize(rival.parameters, self.likelihood), self.likelihood)
-            if found.score < self.best.score - _CLOSE or without_unvisited(found.ascent) is not None:
-                return found
-        return _finished(rival.parameters, self.likelihood)
-
-    def _add(self, rival: Candidate) -> bool:
-        """Keep a rival, if it is the best of its number of states."""
-        rival = self._as_visited(rival)
-        known = self.finished.get(rival.n_states)
-        if known is not None and rival.score <= known.score:
-            return False
-        self.finished[rival.n_states] = rival
-        self._tried.add(rival.n_states)
-        most = max(found.score for found in self.finished.values())
-        self.best = min(
-            (found for found in self.finished.values() if found.score > most - NO_DIFFERENCE),
-            key=lambda candidate: candidate.n_states,
-        )
-        return True
-
-    def _as_visited(self, rival: Candidate) -> Candidate:
-        """The rival without states that are never visited: with them it is no model of more states, and says nothing
-        about their number."""
-        visited = without_unvisited(rival.ascent)
-        if visited is None:
-            return rival
-        return judged(evaluated(possible(visited, self.likelihood), self.likelihood), self.likelihood)
-
-    def _nearest(self) -> list[int]:
-        """A state fewer, and the next number above that the search has seen."""
-        states = self.best.n_states
-        fewer = [states - 1] if int((~self.best.parameters.terminal).sum()) > 1 else []
-        return fewer + [min(more) for more in [[n for n in self._search.models if n > states]] if more]
-
-    def _climbed(self, states: int, target: float | None) -> Candidate:
-        """The best model with so many states after a short climb: from that of the search or, for a state fewer or
-        more, from the best model with two of its states merged, with one split. What the search has left behind with
-        more states than the best was climbed from other models."""
-        found = [self._search.models[states].parameters] if states in self._search.models else []
-        best, visits = self.best.parameters, self.best.ascent.visits
-        if states == best.n_states - 1:
-            found += [merged_states(best, [pair], visits) for pair in merge_gains(self.best).pairs[:_TRIED]]
-        elif states == best.n_states + 1:
-            common = np.argsort(-np.where(best.terminal, 0.0, visits), kind="stable")
-            alive = min(_TRIED, self.best.ascent.n_going_on)
-            found += [split_state(best, int(state), self._rng) for state in common[:alive]]
-        climbed = [
-            climb_or_open(start, self.likelihood, passes=30, target=target, stage="comparing")
-            for start in found
-        ]
-        return max(
-            (judged(ascent, self.likelihood) for ascent in climbed),
-            key=lambda candidate: (without_unvisited(candidate.ascent) is None, candidate.score),
-        )
-
-    def move_to(self, likelihood: Likelihood) -> None:
-        """Climb the best and its strongest rival on more of the log."""
-        self.likelihood = likelihood
-        first, *others = sorted(self.finished.values(), key=lambda found: -found.score)[:2]
-        self.best = self._as_visited(climbed_on(first, likelihood))
-        self.finished = {self.best.n_states: self.best}
-        for other in others:
-            self._add(climbed_on(other, likelihood))
-
-
-def _could_reach(rival: Candidate, evidence: float) -> bool:
-    """Whether a longer climb and zeros might give a rival so much evidence: it has what it has, or keeps no more than
-    one entry a row and all of its likelihood."""
-    counts = rival.ascent.counts
-    _, moves, shown, *_ = counts.blocks
-    rows, symbols = shown.sum(axis=-1) > USED, (shown.sum(axis=-2) > 0).sum(axis=-1)
-    sparse = -least_cost(moves.sum(axis=-1) > USED, np.atleast_2d(rows), np.atleast_1d(symbols))
-    return rival.log_likelihood + max(sparse, rival.complete + rival.hidden) >= evidence - _CLOSE
-
-
-def _evidence(rivals: _Rivals, contenders: list[_Contender], *, fixed: bool) -> Evidence:
+def _evidence(rivals: Rivals, contenders: list[_Contender], *, fixed: bool) -> Evidence:
     first = contenders[0]
     states, steps, compared = rivals.best.n_states, rivals.likelihood.steps, rivals.finished
     if fixed:  # then no other number was climbed to the end: what the search saw is compared, on its steps

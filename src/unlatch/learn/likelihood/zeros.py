@@ -85,11 +85,12 @@ def simplest(whole: Ascent, likelihood: Likelihood, *, passes: int = 400) -> Can
     return best
 
 
-def climbed_on(candidate: Candidate, likelihood: Likelihood) -> Candidate:
+def climbed_on(candidate: Candidate, likelihood: Likelihood, least: float = -np.inf) -> Candidate:
     """The maximum on more of the log than the model has seen: with the zeros that it has, or with others, where there
     is more evidence for it without them. Less of the log may have had no use for what all of it uses.
 
-    A log in files is not asked about zeros: that would double the passes.
+    A log in files is not asked about zeros: that would double the passes. Nor is a model asked for others that could
+    not come up to the ``least`` evidence if they cost nothing.
     """
     closed = judged(maximize(candidate.parameters, likelihood), likelihood)
     settled = closed.parameters.dense or closed.log_likelihood > -EXPLAINED
@@ -97,7 +98,9 @@ def climbed_on(candidate: Candidate, likelihood: Likelihood) -> Candidate:
         return closed
     start = reopened(closed.parameters, likelihood)
     ajar = judged(_climbed(start, likelihood, _OPENING_PASSES), likelihood)
-    if ajar.score + _FURTHER_PASSES * ajar.ascent.pace <= closed.score:
+    further = _FURTHER_PASSES * ajar.ascent.pace
+    gained = max(ajar.log_likelihood + further - closed.log_likelihood, 0.0)
+    if ajar.score + further <= closed.score or closed.score + gained < least:
         return closed
     ajar = judged(maximize(ajar.parameters, likelihood), likelihood)
     if ajar.score <= closed.score:
@@ -226,6 +229,10 @@ def _rarely_used(current: Candidate, likelihood: Likelihood) -> list[Entry]:
 def _insignificant(current: Candidate, likelihood: Likelihood) -> list[Entry]:
     """Entries that should not be worth their price, by the information matrix.
 
+    With few states as many as should not be worth more than their price together: some of them are, which is told when
+    halves are tried. With many that would take most of the time, for a nat or two: then each must be worth less than
+    its price, given those before it, and all of them by what makes a difference.
+
     Near zero the likelihood is a parabola in the probability p, so that removing an entry with standard error e
     costs about (p / e)^2 / 2 nats. In square-root coordinates p = x^2 has the error 2 x e(x): the cost is
     (x / e(x))^2 / 8. The price is what the evidence charges for the entry.
@@ -242,7 +249,8 @@ def _insignificant(current: Candidate, likelihood: Likelihood) -> list[Entry]:
     worth = 0.5 * halves**2 / np.maximum(np.diag(covariance), 1e-300)
     places = roots.places()
     chosen: list[int] = []
-    loss = saved = 0.0
+    few = current.n_states <= DENSE_STATES
+    promised = 0.0  # nats that there should be more of
     inverse = np.zeros((0, 0))  # of the covariance of all that are chosen
     for i in np.argsort(worth - prices):
         which, index = places[i]
@@ -253,11 +261,11 @@ def _insignificant(current: Candidate, likelihood: Likelihood) -> list[Entry]:
         if own <= EXACT * covariance[i, i]:
             continue  # settled by them
         more = 0.5 * (halves[i] - weights @ halves[chosen]) ** 2 / own
-        if loss + more <= saved + prices[i]:
+        if more <= prices[i] + (promised if few else 0.0):
             chosen.append(int(i))
-            loss, saved = loss + float(more), saved + float(prices[i])
+            promised += float(prices[i] - more)
             inverse = _bordered(inverse, weights, own)
-    return [places[i] for i in chosen]
+    return [places[i] for i in chosen] if few or promised > NO_DIFFERENCE else []
 
 
 def _bordered(inverse: Floats, weights: Floats, own: float) -> Floats:
