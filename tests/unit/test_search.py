@@ -134,6 +134,20 @@ def test_it_looks_at_more_of_the_log_before_it_gives_up() -> None:
     assert any(line.startswith("20000 steps") for line in found.rounds)
 
 
+@pytest.mark.parametrize(("system", "states"), [("noisy-hallway", 3), ("tiger", 2)])
+def test_it_goes_past_its_largest_sample_only_where_more_should_tell_more_states(
+    monkeypatch: pytest.MonkeyPatch, system: str, states: int
+) -> None:
+    """A file of 27 states (query.s3) was left with 20 of them from a million steps, 1,100 nats below the truth: on the
+    first 300,000 the others are worth no more than they cost."""
+    monkeypatch.setattr("unlatch.learn.likelihood.rounds.LARGEST_SAMPLE", 20_000)
+    monkeypatch.setattr("unlatch.learn.likelihood.rounds.MOST_PER_STATE", 1)
+    log = simulate(domains.by_name(system), 80_000, rng=0)
+    found = search_states(log, rng=np.random.default_rng(1))
+    assert found.best.n_states == states
+    assert found.steps == (80_000 if states == 3 else 20_000)
+
+
 def test_where_a_round_would_need_most_of_the_log_it_looks_at_all_of_it() -> None:
     """A round on 20,000 of 30,000 steps that does not pay would be repeated on all of them."""
     found = search_states(simulate(domains.tiger(), 30_000, rng=0), rng=np.random.default_rng(0))

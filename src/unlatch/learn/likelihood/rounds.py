@@ -54,7 +54,17 @@ from unlatch.learn.likelihood.starts import (
 )
 from unlatch.learn.significance import USED
 
-__all__ = ["CLEARLY", "LONG_MEMORY", "MANY_STATES", "STICKINESS", "Doubled", "Search", "Seen"]
+__all__ = [
+    "CLEARLY",
+    "LARGEST_SAMPLE",
+    "LONG_MEMORY",
+    "MANY_STATES",
+    "MOST_PER_STATE",
+    "STICKINESS",
+    "Doubled",
+    "Search",
+    "Seen",
+]
 
 STICKINESS = (0.9, 0.7, 0.5)
 """How persistent the new hidden bit starts out. The best of the three is kept, for the next rounds too as long as they
@@ -71,10 +81,14 @@ _STEPS_PER_FURTHER_STATE = 2_000
 """Steps that a search begins with, and for every state the least that it goes on with; for further states of many fewer
 do, since what a system with so many states shows must tell much about them."""
 
-_LARGEST_SAMPLE = 300_000
-_MOST_PER_STATE = 20_000
+LARGEST_SAMPLE = 300_000
+MOST_PER_STATE = 20_000
 """Steps that a search ends with, and for every state as many where states are so many that each would be seen too
 rarely."""
+
+_FORESEEN = 4
+"""Times as many steps at most that a search goes on to where it ended, and a model with more states that it has seen
+should be ahead there."""
 
 _TELLS_MORE = 1.5
 """Times as many steps for which, with a state or two more, all is looked at anew; not for a tenth more."""
@@ -155,12 +169,12 @@ class Seen:
     def best(self) -> Candidate:
         return max(self.models.values(), key=lambda candidate: candidate.score)
 
-    def promising(self, ratio: float) -> Candidate | None:
+    def promising(self, ratio: float, noise: float = 2 * _NOISE_GAIN) -> Candidate | None:
         """The model with more states than the best that should be the furthest ahead of it on so many times as many
-        steps; None if none should."""
+        steps, if each of its further numbers has fitted so much ``noise``; None if none should."""
         best = self.best
         leads = {
-            states: expected_lead(model, best, ratio, 2 * _NOISE_GAIN)
+            states: expected_lead(model, best, ratio, noise)
             for states, model in self.models.items()
             if states > best.n_states
         }
@@ -207,6 +221,7 @@ class Search:
         self._split_in_vain: Candidate | None = None
         self.done = self.given_up = self._asked = self._grew = self.grew_by_one = False
         self.work = 0.0
+        self._needed = 0  # steps that should tell more states
         self.history: list[tuple[int, float, int]] = []  # states, evidence and steps, after every round
 
     @property
@@ -257,7 +272,8 @@ class Search:
             paid = self._look_harder(self.unpaid)
         self.failures = 0 if paid else self.failures + 1
         self._note()
-        if self.failures and self.unpaid is None and self.steps >= self._largest_sample():
+        ended = self.failures and self.unpaid is None and self.steps >= self._largest_sample()
+        if ended and not self._should_pay_on_more():
             self.done = self.explains_all() or not (self._without_zeros() or self._second_opinion())
 
     def _look_at_more(self) -> None:
@@ -345,9 +361,17 @@ class Search:
         whole = self.steps >= self._largest_sample()
         doubled, pruned = self.doubled_and_pruned(best)
         paid = self._conclude(best, pruned)
-        if whole and not (paid or self.explains_all()):
+        if whole and not (paid or self.explains_all() or self._should_pay_on_more()):
             self.unpaid = doubled
         return paid
+
+    def _should_pay_on_more(self) -> bool:
+        """Whether a longer log should tell more states, which then is looked at."""
+        more = min(len(self.hypothesis.log), _FORESEEN * self.steps)
+        if more < _TELLS_MORE * self.steps or self.seen.promising(more / self.steps, _NOISE_GAIN) is None:
+            return False
+        self._needed = more
+        return True
 
     def _look_harder(self, unpaid: Doubled) -> bool:
         """After a round that did not pay: one state more, unless that was tried; then all doublings, if one alone was;
@@ -504,7 +528,7 @@ class Search:
 
     def _largest_sample(self) -> int:
         whole = len(self.hypothesis.log)
-        most = max(_LARGEST_SAMPLE, _MOST_PER_STATE * self.seen.best.n_states)
+        most = max(LARGEST_SAMPLE, MOST_PER_STATE * self.seen.best.n_states, self._needed)
         if self._thorough or most >= whole:
             return whole
         return self.steps if self.steps < most < _TELLS_MORE * self.steps else most
