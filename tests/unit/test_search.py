@@ -16,7 +16,7 @@ from unlatch.learn.likelihood.climb import climb, evaluated
 from unlatch.learn.likelihood.marginal import Candidate
 from unlatch.learn.likelihood.objective import Hypothesis, Likelihood
 from unlatch.learn.likelihood.parameters import Parameters, parameters_of
-from unlatch.learn.likelihood.rounds import Search
+from unlatch.learn.likelihood.rounds import Doubled, Search
 from unlatch.learn.likelihood.search import StateSearch, search_hypotheses, search_states
 from unlatch.learn.likelihood.split_merge import merged_states, split_state
 from unlatch.learn.likelihood.starts import single_state
@@ -347,6 +347,18 @@ def test_a_round_that_did_not_pay_has_gained_nothing_on_more_steps() -> None:
     mine, leader = rivals(lead=30, gained=50)
     mine.search.failures = 1
     assert mine.lacks_no_states_beside(leader)
+
+
+def test_what_is_left_to_try_of_a_round_is_waited_for() -> None:
+    """From 100,000 steps of the same file the right search was given up when its round had not paid, though the one
+    that had found its states by splitting one was near: it had not had that turn yet."""
+    for gained, given_up in [(50, False), (25, True)]:
+        mine, leader = rivals(lead=30, gained=gained)
+        mine.search.history.append((2, mine.best.score, mine.search.steps))
+        mine.search.failures = 1
+        assert mine.lacks_no_states_beside(leader)
+        mine.search.unpaid = Doubled(mine.best, mine.best, [])
+        assert mine.lacks_no_states_beside(leader) == given_up
 
 
 def test_what_a_turn_will_take_grows_with_the_steps_that_it_will_look_at() -> None:

@@ -157,11 +157,12 @@ class Participant:
 
     @property
     def _last_gain(self) -> float:
-        """Nats that the last turn gained on the steps that are looked at now, if it paid: a step's share of what a
-        model costs is less on more steps, and no gain."""
-        if len(self.search.history) < 2 or self.search.failures:
+        """Nats that the last turn gained on the steps that are looked at now, if it paid, or the one before it if there
+        is more to try of what did not: a step's share of what a model costs is less on more steps, and no gain."""
+        history = self.search.history[:-1] if self.search.unpaid else self.search.history
+        if len(history) < 2 or (self.search.failures and not self.search.unpaid):
             return 0.0
-        (_, before, fewer), (_, after, steps) = self.search.history[-2:]
+        (_, before, fewer), (_, after, steps) = history[-2:]
         return (after / max(steps, 1) - before / max(fewer, 1)) * self.search.steps
 
     def _most_evidence(self, explained: Candidate) -> float:
