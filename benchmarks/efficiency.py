@@ -5,11 +5,12 @@
     python benchmarks/efficiency.py short                   50 to 1,000 steps: no false states, nothing impossible
     python benchmarks/efficiency.py dense                   models of which every row is close to every other
     python benchmarks/efficiency.py rules dense             beside fits whose number of states a fixed rule chose: slow
+    python benchmarks/efficiency.py ceiling dense           beside what the evidence prefers, climbed to from the truth
     python benchmarks/efficiency.py seeds --models DIR      the same log, ten seeds of the learner
     python benchmarks/efficiency.py speed --against SRC     seconds of the processor, beside another checkout's src
     python benchmarks/efficiency.py useless                 logs that nothing can be learned from
     python benchmarks/efficiency.py emission                what it costs not to know which state shows the observation
-    python benchmarks/efficiency.py                         everything but rules and seeds: hours
+    python benchmarks/efficiency.py                         everything but rules, ceiling, seeds: hours
 
 Finished logs are kept in ``--out``, those of some groups in a folder of their own: the same command goes on where it
 stopped, and ``--report`` only prints. Results are in docs/efficiency.md.
@@ -55,6 +56,7 @@ from unlatch.study.held_out import (
     SHORT_STEPS,
     SHORT_SYSTEMS,
     build_study,
+    ceiling_units,
     chosen_by,
     dense_units,
     rules_units,
@@ -68,15 +70,19 @@ from unlatch.study.summary import statistics
 Found = dict[Any, list[dict[str, Any]]]
 """Rows by system and steps; those of the groups with a folder of their own by the group's name."""
 
-OWN = ("short", "dense", "rules", "seeds")
+OWN = ("short", "dense", "rules", "ceiling", "seeds")
 """Groups whose units are of another kind, each with a folder of its own."""
+
+PRICES = np.arange(0.5, 5.01, 0.1).round(1).tolist()
+"""Nats a parameter, from what noise gains to nearly BIC of 1e5 steps."""
 
 DIRECT = ("bounds", "useless", "emission", "speed")
 """Groups that are measured while they are printed."""
 
 ALL = (*GROUPS, *OWN, *DIRECT)
-ON_REQUEST = ("rules", "seeds")
-"""Not part of everything: the one takes a day, the other needs files that are not shipped."""
+ON_REQUEST = ("rules", "ceiling", "seeds")
+"""Not part of everything: the first takes a day, the second begins from the truth, the last needs files that are not
+shipped."""
 
 ENOUGH_DENSE = 2 / 3
 NEAR_BEST_RULE = 1.1
@@ -96,12 +102,14 @@ def main() -> None:
         "groups", nargs="*", help=f"any of {', '.join(ALL)}; by default all but {' and '.join(ON_REQUEST)}"
     )
     parser.add_argument("--models", type=Path, help="folder of the .POMDP files of seeds")
-    parser.add_argument("--steps", type=int, help="of seeds, dense, rules and speed instead of their own")
+    parser.add_argument(
+        "--steps", type=int, help="of seeds, dense, rules, ceiling and speed instead of their own"
+    )
     parser.add_argument(
         "--systems",
         nargs="+",
         metavar="NAME",
-        help="some systems alone; not of short, dense and rules",
+        help="some systems alone; not of short, dense, rules and ceiling",
     )
     parser.add_argument("--against", type=Path, help="src folder of another checkout, for speed")
     parser.add_argument(
@@ -153,7 +161,7 @@ def _own(group: str, arguments: argparse.Namespace) -> list[dict[str, Any]]:
         chosen = [unit for unit in units if unit.parameters["seed"] < (arguments.at_most or len(units))]
     else:
         units_of_group: Callable[..., list[Unit]] = {
-            "short": short_units, "dense": dense_units, "rules": rules_units,
+            "short": short_units, "dense": dense_units, "rules": rules_units, "ceiling": ceiling_units,
         }[group]  # fmt: skip
         study = build_study(group, units_of_group(**steps))
         chosen = units_of_group(at_most=arguments.at_most, **steps)
@@ -417,6 +425,48 @@ def _rules(found: Found) -> None:
         print(f"\nbest fixed rule: {best:.1f}; ask for dense in the same command for what is learned")
 
 
+def _ceiling(found: Found) -> None:
+    """How often the largest evidence is that of the true count, and how often one price for every parameter is right,
+    whatever it is; beside how often the learner, which does not know the truth, comes to the same."""
+    fits: dict[str, list[dict[str, Any]]] = {}
+    for row in found["ceiling"]:
+        fits.setdefault(row["system"], []).append(row)
+
+    def counts(value: Callable[[dict[str, Any]], float]) -> dict[str, int]:
+        return {name: max(rows, key=value)["states"] for name, rows in fits.items()}
+
+    def right(chosen: Mapping[str, int]) -> int:
+        return sum(chosen[name] == rows[0]["true_states"] for name, rows in fits.items())
+
+    preferred = counts(lambda row: row["score"])
+    fewer = sum(preferred[name] < rows[0]["true_states"] for name, rows in fits.items())
+    more = len(fits) - right(preferred) - fewer
+    print(
+        f"- evidence, climbed from the truth: true count in {right(preferred)} of {len(fits)}, fewer in {fewer}, "
+        f"more in {more}"
+    )
+    by_price = {
+        price: right(counts(lambda row, p=price: row["log_likelihood"] - p * row["free_parameters"]))  # type: ignore[misc]
+        for price in PRICES
+    }
+    best = max(by_price, key=lambda price: by_price[price])
+    print(
+        f"- the best of all prices of a parameter, {best:g} nats: true count in {by_price[best]} of {len(fits)}"
+    )
+    ours = {
+        row["system"]: row["states"]
+        for row in found.get("dense", [])
+        if _known(row) and row["system"] in fits
+    }
+    if ours:
+        same = sum(states == preferred[name] for name, states in ours.items())
+        print(f"- learn_pomdp(log): the count that the evidence prefers in {same} of {len(ours)}")
+
+
+def _known(row: Mapping[str, Any]) -> bool:
+    return row.get("states") is not None
+
+
 def _seeds(found: Found) -> None:
     print("| system | steps | true states | counts by seed | same | median CPU s |")
     print("|---|---|---|---|---|---|")
@@ -599,6 +649,7 @@ REPORTS: dict[str, Callable[[Found], None]] = {
     "short": _short,
     "dense": _dense,
     "rules": _rules,
+    "ceiling": _ceiling,
     "seeds": _seeds,
     "bounds": _bounds,
     "useless": _useless,

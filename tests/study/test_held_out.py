@@ -9,6 +9,8 @@ from unlatch import POMDP, Trajectory, domains, simulate
 from unlatch.study.held_out import (
     RULES,
     build_study,
+    ceiling,
+    ceiling_units,
     chances_of_what_was_seen,
     chosen_by,
     dense,
@@ -92,6 +94,18 @@ def test_a_dense_model_is_judged_on_the_same_logs_as_the_rules():
     assert three["free_parameters"] > one["free_parameters"]
     if row["states"] == 1:  # then both are frequencies of the same log
         assert row["loss"] == pytest.approx(one["loss"], rel=0.05)
+
+
+@pytest.mark.compiled
+def test_what_the_evidence_prefers_is_climbed_to_from_the_truth():
+    rows = ceiling({"system": SMALL, "steps": 3_000}, named_seed(0, "x")).rows
+    assert [row["states"] for row in rows] == [1, 2, 3, 4, 5]
+    heights = [row["log_likelihood"] for row in rows]
+    assert heights[0] < heights[1] < heights[2]
+    assert [row["free_parameters"] for row in rows] == sorted(row["free_parameters"] for row in rows)
+    assert max(rows, key=lambda row: row["score"])["states"] < 5
+    assert {row["true_states"] for row in rows} == {3}
+    assert len(ceiling_units()) == 61
 
 
 def test_every_rule_takes_what_it_prefers():

@@ -1,7 +1,8 @@
 """What learned models are worth on a log that they have not seen: short logs, dense models, and fixed rules beside.
 
 A fixed rule fits every number of states by maximum likelihood and takes the one that its price prefers. ``dense`` and
-``rules`` learn from the same logs and are judged on the same ones.
+``rules`` learn from the same logs and are judged on the same ones. ``ceiling`` is what the evidence itself prefers
+there, with nothing left to luck: it climbs from the truth.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,8 +21,10 @@ from unlatch.core.pomdp import POMDP
 from unlatch.core.trajectory import Trajectory
 from unlatch.errors import BeliefCollapseWarning
 from unlatch.learn.likelihood.climb import Ascent, climb
+from unlatch.learn.likelihood.marginal import Candidate, judged
 from unlatch.learn.likelihood.objective import Likelihood
 from unlatch.learn.likelihood.parameters import parameters_of
+from unlatch.learn.likelihood.split_merge import merge_gains, merged_states, split_state
 from unlatch.learn.likelihood.starts import random_parameters
 from unlatch.learn.pipeline import learn_pomdp
 from unlatch.learn.significance import USED
@@ -38,6 +42,8 @@ __all__ = [
     "SHORT_SYSTEMS",
     "Chosen",
     "build_study",
+    "ceiling",
+    "ceiling_units",
     "chances_of_what_was_seen",
     "chosen_by",
     "dense",
@@ -64,6 +70,13 @@ _PER = 100_000
 
 MORE_STATES = 2
 """How many more states than the truth the rules look at."""
+
+_BOTH_WAYS = 2
+"""How many states fewer and more than the truth are climbed to from it."""
+
+_FEW_PASSES, _TRIED, _CLIMBED = 40, 3, 2
+"""Passes after which it is told which of the splits, or of so many mergers, lead on; and how many of them are climbed
+to the end."""
 
 _STARTS = 4
 """Random starts of a fit. At the true number of states the truth is another."""
@@ -186,6 +199,70 @@ def _loss(model: POMDP, truth: POMDP, log: Trajectory) -> float:
     return (theirs - ours) * _PER / len(log)
 
 
+# --- the evidence of dense models, from the truth --------------------------------------------------------
+
+
+def ceiling_units(*, at_most: int | None = None, steps: int = _DENSE_STEPS) -> list[Unit]:
+    """One unit per dense model, or the first few."""
+    return [
+        Unit(_plain(name), ceiling, {"system": name, "steps": steps}) for name in dense_systems()[:at_most]
+    ]
+
+
+def ceiling(parameters: Parameters, seed: np.random.SeedSequence) -> Finding:
+    """The evidence for the true number of states and for those around it, climbed to from the truth.
+
+    From every model states are split, and pairs merged, as long as there is one beside it to be reached or bettered.
+    """
+    truth = system(parameters["system"])
+    likelihood = Likelihood.of(_logs(truth, parameters).training, truth.emission, truth)
+    rng, watch = np.random.default_rng(seed), Watch()
+    with watch("learn"), watch("learn_cpu", time.process_time):
+        first = judged(climb(replace(parameters_of(truth), dense=True), likelihood), likelihood)
+        best = {truth.n_states: first}
+        for origin, reached in _ways(truth.n_states):
+            found = _beside(best[origin], reached, likelihood, rng)
+            if reached not in best or found.score > best[reached].score:
+                best[reached] = found
+    rows = [
+        {
+            **parameters,
+            "outcome": "ok",
+            "true_states": truth.n_states,
+            "states": states,
+            "score": found.score,
+            "log_likelihood": found.log_likelihood,
+            "free_parameters": found.free,
+        }
+        for states, found in sorted(best.items())
+    ]
+    return Finding([rounded(row) for row in rows], watch.seconds)
+
+
+def _ways(true: int) -> list[tuple[int, int]]:
+    """From which number of states to which: down, back up to above the truth, and down to it once more."""
+    least, most = max(1, true - _BOTH_WAYS), true + _BOTH_WAYS
+    path = [*range(true, least, -1), *range(least, most), *range(most, true - 1, -1)]
+    return list(pairwise(path))
+
+
+def _beside(origin: Candidate, states: int, likelihood: Likelihood, rng: np.random.Generator) -> Candidate:
+    """The best model with a state more or fewer."""
+    parameters = origin.parameters
+    if states > origin.n_states:
+        starts = [split_state(parameters, state, rng) for state in range(origin.n_states)]
+    else:
+        pairs = merge_gains(origin).pairs[:_TRIED]
+        starts = [merged_states(parameters, [pair], origin.ascent.visits) for pair in pairs]
+    short = sorted((climb(start, likelihood, passes=_FEW_PASSES) for start in starts), key=_height)
+    climbed = (judged(climb(ascent.parameters, likelihood), likelihood) for ascent in short[-_CLIMBED:])
+    return max(climbed, key=lambda found: found.score)
+
+
+def _height(ascent: Ascent) -> float:
+    return ascent.log_likelihood
+
+
 # --- fixed rules -----------------------------------------------------------------------------------------
 
 
@@ -229,7 +306,7 @@ def _likeliest(truth: POMDP, log: Trajectory, states: int, rng: np.random.Genera
     starts = [random_parameters(likelihood.log, states, rng, truth.emission) for _ in range(_STARTS)]
     if states == truth.n_states:
         starts.append(parameters_of(truth))
-    return max((climb(start, likelihood) for start in starts), key=lambda ascent: ascent.log_likelihood)
+    return max((climb(start, likelihood) for start in starts), key=_height)
 
 
 def _fresh(ascent: Ascent, truth: POMDP) -> POMDP:
