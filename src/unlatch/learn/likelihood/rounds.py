@@ -540,7 +540,8 @@ class Search:
         self.likelihood, self.seen = larger, Seen(self._max_states)
         self.record(evaluated(self._single_state(larger), larger))
         self.climb(self._moved(before.best))
-        promising = before.promising(steps / max(fewer, 1))
+        asked = {"noise": _NOISE_GAIN} if self._needed else {}  # the model that it goes on for is taken up there
+        promising = before.promising(steps / max(fewer, 1), **asked)
         if promising is not None:
             best = self.seen.best
             found = self._pruned(self.climb(self._moved(promising)))
