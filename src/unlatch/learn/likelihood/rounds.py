@@ -540,8 +540,9 @@ class Search:
         self.likelihood, self.seen = larger, Seen(self._max_states)
         self.record(evaluated(self._single_state(larger), larger))
         self.climb(self._moved(before.best))
-        asked = {"noise": _NOISE_GAIN} if self._needed else {}  # the model that it goes on for is taken up there
-        promising = before.promising(steps / max(fewer, 1), **asked)
+        # The model that it goes on for is taken up as readily as it was asked for.
+        noise = _NOISE_GAIN if self._needed else 2 * _NOISE_GAIN
+        promising = before.promising(steps / max(fewer, 1), noise)
         if promising is not None:
             best = self.seen.best
             found = self._pruned(self.climb(self._moved(promising)))
