@@ -109,7 +109,7 @@ def main() -> None:
         "--systems",
         nargs="+",
         metavar="NAME",
-        help="some systems alone; not of short, dense, rules and ceiling",
+        help="some systems alone",
     )
     parser.add_argument("--against", type=Path, help="src folder of another checkout, for speed")
     parser.add_argument(
@@ -156,8 +156,6 @@ def _own(group: str, arguments: argparse.Namespace) -> list[dict[str, Any]]:
             print("seeds: without --models no classic files", file=sys.stderr)
         settings = {"code": code_digest(), "benchmark": digest(efficiency_units, systems_units)}
         study = Study(group, tuple(units), settings=settings)
-        asked = _asked([unit.parameters["system"] for unit in units], arguments)
-        units = [unit for unit in units if unit.parameters["system"] in asked]
         chosen = [unit for unit in units if unit.parameters["seed"] < (arguments.at_most or len(units))]
     else:
         units_of_group: Callable[..., list[Unit]] = {
@@ -165,6 +163,8 @@ def _own(group: str, arguments: argparse.Namespace) -> list[dict[str, Any]]:
         }[group]  # fmt: skip
         study = build_study(group, units_of_group(**steps))
         chosen = units_of_group(at_most=arguments.at_most, **steps)
+    asked = _asked([unit.parameters["system"] for unit in study.units], arguments)
+    chosen = [unit for unit in chosen if unit.parameters["system"] in asked]
     return finished_rows(study, arguments.out / group, arguments, chosen)
 
 
