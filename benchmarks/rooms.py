@@ -61,6 +61,10 @@ def main() -> None:
     parser.add_argument("rooms", nargs="*", help=f"any of {', '.join(STEPS)}; all by default")
     parser.add_argument("--noisy", action="store_true", help="with wrong colors and slips")
     parser.add_argument("--steps", type=int, help="steps of every log instead of the room's own")
+    parser.add_argument("--layouts", type=int, nargs="+", metavar="N", help="some of the five alone, from 0")
+    parser.add_argument(
+        "--time-limit", type=float, metavar="SECONDS", help="of every log: how far it goes by then"
+    )
     parser.add_argument("--cscg", type=Path, help="CSCG's file or its folder: run that on the same logs")
     parser.add_argument(
         "--cscg-seconds", type=float, default=3600.0, help="most CPU seconds for its EM, a log"
@@ -93,18 +97,24 @@ def _rows(learner: str, units: list[Unit], chosen: list[str], arguments: argpars
         "benchmark": digest(rooms_units, systems_units, cscg_code),
     }
     study = Study(name, tuple(units), settings=settings)
-    most = arguments.at_most or LAYOUTS
+    layouts = arguments.layouts or range(arguments.at_most or LAYOUTS)
     wanted = [
-        unit for unit in units if unit.parameters["room"] in chosen and unit.parameters["layout"] < most
+        unit for unit in units if unit.parameters["room"] in chosen and unit.parameters["layout"] in layouts
     ]
     return finished_rows(study, arguments.out / name, arguments, wanted, most_seconds=MOST_SECONDS)
 
 
 def _units(known: tuple[str, ...], arguments: argparse.Namespace) -> list[Unit]:
+    limit = {} if arguments.time_limit is None else {"time_limit": arguments.time_limit}
     return [
-        Unit(f"{parameters['room']}.{parameters['layout']}", rooms_units.rooms, parameters, cost=_cost(parameters))
+        Unit(
+            f"{parameters['room']}.{parameters['layout']}",
+            rooms_units.rooms,
+            {**parameters, **limit},
+            cost=_cost(parameters),
+        )
         for parameters in _layouts(known, arguments)
-    ]  # fmt: skip
+    ]
 
 
 def _cscg_units(known: tuple[str, ...], arguments: argparse.Namespace) -> list[Unit]:

@@ -34,7 +34,7 @@ def rooms(parameters: Parameters, seed: np.random.SeedSequence) -> Finding:
     _compile()
     watch = Watch()
     row: Row = {**parameters, "true_states": truth.n_states}
-    result = learned(log, {"emission": "auto"}, np.random.default_rng(seed), row, watch)
+    result = learned(log, {"emission": "auto", **parameters}, np.random.default_rng(seed), row, watch)
     if result is not None:
         ours, theirs = (chances_of_what_was_seen(model, held_out) for model in (result.pomdp, truth))
         possible = ours > 0

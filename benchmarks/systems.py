@@ -67,6 +67,9 @@ def main() -> None:
     parser.add_argument("--files", help="some files of classic alone, as in tiger.95,query.s2")
     parser.add_argument("--emission", default="auto", choices=["auto", "arrival", "departure"])
     parser.add_argument("--steps", type=int, help="steps of every log instead of the group's own")
+    parser.add_argument(
+        "--time-limit", type=float, metavar="SECONDS", help="of classic, every log: how far it goes by then"
+    )
     parser.add_argument("--episodes", type=int, default=EPISODES, help="of acting, a planner")
     add_options(parser, out="systems")
     arguments = parser.parse_args()
@@ -121,7 +124,8 @@ def _files(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> Un
     files = tuple(arguments.files.split(",")) if arguments.files else files
     readable = [name for name in files if _can_be_read(arguments.models / f"{name}.POMDP")]
     folder = str(arguments.models.resolve())
-    return {name.lower(): {"file": name, "folder": folder, "steps": steps} for name in readable}
+    limit = {} if arguments.time_limit is None else {"time_limit": arguments.time_limit}
+    return {name.lower(): {"file": name, "folder": folder, "steps": steps, **limit} for name in readable}
 
 
 def _can_be_read(path: Path) -> bool:

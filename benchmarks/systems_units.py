@@ -55,10 +55,12 @@ NOTE_SECONDS = 60.0
 def learned(
     log: Trajectory, parameters: Parameters, rng: np.random.Generator, row: Row, watch: Watch
 ) -> unlatch.LearnResult | None:
-    """What the log gives with default options, or None and the reason in the row."""
+    """What the log gives with default options, or so far within a time limit; or None and the reason in the row."""
     with watch("learn"), watch("learn_cpu", time.process_time):
         try:
-            result = unlatch.learn_pomdp(log, emission=parameters["emission"], rng=rng)
+            result = unlatch.learn_pomdp(
+                log, emission=parameters["emission"], time_limit=parameters.get("time_limit"), rng=rng
+            )
         except UnlatchError as error:
             row["outcome"], row["refusal"] = type(error).__name__, str(error)[:300]
             return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from itertools import pairwise
 
@@ -16,6 +17,7 @@ from unlatch.arrays import Floats
 from unlatch.core.budget import Budget, Stopped
 from unlatch.core.progress import listening
 from unlatch.errors import BeliefCollapseError
+from unlatch.learn.likelihood import scores
 from unlatch.learn.likelihood.climb import Ascent, climb, evaluated
 from unlatch.learn.likelihood.coordinates import SquareRoots
 from unlatch.learn.likelihood.forward_backward import expected_counts
@@ -123,6 +125,37 @@ def test_batches_change_nothing() -> None:
     assert len(whole) == 1
     assert len(small) > 5
     np.testing.assert_array_equal(np.concatenate(small), whole[0])
+
+
+def test_a_second_thread_changes_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It makes the scores of a batch, of which there are several here, beside the products of the one before."""
+    model = blurred(domains.directional_hallway(), 2)
+    log, parameters = encoded_log(simulate(model, sized(40_000), rng=1)), parameters_of(model)
+    coordinates = every_coordinate(parameters)
+    found = []
+    for threads in (1, 2):
+        monkeypatch.setattr(scores, "use_threads", lambda work, threads=threads: threads > 1)
+        monkeypatch.setattr(scores, "_BATCH_NUMBERS", 1 << 14)
+        (products,) = score_products(
+            parameters, log, coordinates, [slice(0, len(coordinates))], length=5, emission="departure"
+        )
+        found.append(products)
+    np.testing.assert_array_equal(*found)
+
+
+def test_the_end_of_a_budget_ends_both_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = blurred(domains.directional_hallway(), 2)
+    log, parameters = encoded_log(simulate(model, 5_000, rng=1)), parameters_of(model)
+    coordinates = every_coordinate(parameters)
+    monkeypatch.setattr(scores, "use_threads", lambda work: True)
+    budget = Budget(0.0)
+    with budget.ending():
+        score_products(
+            parameters, log, coordinates, [slice(0, len(coordinates))], length=5, emission="departure"
+        )
+        pytest.fail("it has ended")
+    assert budget.stopped
+    assert threading.active_count() == 1
 
 
 @pytest.mark.parametrize("cuts", [[3, 7, 8], [1], [70]])

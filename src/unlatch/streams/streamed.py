@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from unlatch.arrays import Floats
+from unlatch.core.ahead import ahead
 from unlatch.core.budget import checkpoint
 from unlatch.core.pomdp import Emission
 from unlatch.core.progress import report
 from unlatch.core.trajectory import Trajectory
 from unlatch.engines.engine import Engine, Task
 from unlatch.errors import NotLearnableError
-from unlatch.files.ahead import read_ahead
 from unlatch.learn.likelihood.blocks import (
     BlockedLog,
     BlockScan,
@@ -91,7 +91,7 @@ class StreamedLog:
         """Every window of the log; the same numbers whoever counts."""
         if not self.engine.remote:
             return count_chunks(
-                self._reported(read_ahead(self.files.chunks())),
+                self._reported(ahead(self.files.chunks())),
                 history_length=history_length,
                 test_length=test_length,
             )
@@ -156,7 +156,7 @@ class StreamedLog:
         if self.engine.remote:
             yield from self._by_others(task, self._blocks, given, stage)
             return
-        for number, chunk in enumerate(read_ahead(self.files.chunks())):
+        for number, chunk in enumerate(ahead(self.files.chunks())):
             checkpoint()
             yield task(HeldBlock(chunk), *given(number))
 

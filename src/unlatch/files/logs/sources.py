@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, BinaryIO
 
+from unlatch.core.ahead import ahead
 from unlatch.errors import DataError, UsageError
-from unlatch.files.ahead import read_ahead
 from unlatch.files.atomic import PathLike, checked_path, reading, storage_errors
 from unlatch.files.logs import text
 from unlatch.files.logs.columns import Roles, first_block, read_columns
@@ -162,5 +162,5 @@ def _text(handle: BinaryIO, size: int | None, where: str, form: Form) -> RowSour
     first = first_block(blocks)
     columns, start, line = read_columns(first, form.roles, form.header, form.delimiter, where)
     if size is not None and size > _FEW_BLOCKS * text.BLOCK_BYTES:
-        blocks = read_ahead(blocks)
+        blocks = ahead(blocks)
     return DelimitedReader(columns, form.delimiter, line, where, chain([first[start:]], blocks))

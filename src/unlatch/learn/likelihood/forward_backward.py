@@ -45,6 +45,7 @@ __all__ = [
     "run_passes",
     "symbol_entries",
     "symbol_matrices",
+    "use_threads",
 ]
 
 _MAX_OPERATORS = 1 << 28
@@ -546,7 +547,7 @@ def _entry_operators(matrices: SymbolEntries) -> tuple[Any, Any]:
 def _run(passes: Passes, work: float, threads: int | None) -> tuple[Any, float]:
     """All sums, and the log-likelihood."""
     lower, upper = passes.empty_sums(), passes.empty_sums()
-    run = in_two_lanes if _use_threads(work, threads) else one_after_the_other
+    run = in_two_lanes if use_threads(work, threads) else one_after_the_other
     log_likelihood, lost = run(passes, lower, upper)
     _refuse_lost(lost)
     for here, there in zip(lower, upper, strict=True):
@@ -554,7 +555,8 @@ def _run(passes: Passes, work: float, threads: int | None) -> tuple[Any, float]:
     return lower, log_likelihood
 
 
-def _use_threads(work: float, threads: int | None) -> bool:
+def use_threads(work: float, threads: int | None = None) -> bool:
+    """Whether so many multiplications are worth a second thread, unless it was said how many there shall be."""
     if threads is None:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         return cores > 1 and work > _WORK_PER_THREAD

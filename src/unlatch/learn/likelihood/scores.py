@@ -18,11 +18,12 @@ from typing import Any
 import numpy as np
 
 from unlatch.arrays import Floats, Ints
+from unlatch.core.ahead import ahead
 from unlatch.core.budget import checkpoint
 from unlatch.core.pomdp import Emission
 from unlatch.core.progress import report
 from unlatch.errors import BeliefCollapseError
-from unlatch.learn.likelihood.forward_backward import SymbolEntries, symbol_entries
+from unlatch.learn.likelihood.forward_backward import SymbolEntries, symbol_entries, use_threads
 from unlatch.learn.likelihood.lanes import WORK_PER_CALL
 from unlatch.learn.likelihood.parameters import EncodedLog, Parameters
 
@@ -93,7 +94,7 @@ def block_scores(
     length: int,
     emission: Emission = "departure",
     before: Floats | None = None,
-    batch_numbers: int = _BATCH_NUMBERS,
+    batch_numbers: int | None = None,
 ) -> Iterator[Floats]:
     """Half the score of every block of ``length`` events in the square roots of the probabilities, batch by batch.
 
@@ -104,7 +105,7 @@ def block_scores(
     Yields
     ------
     array, shape (blocks of the batch, coordinates)
-        ``batch_numbers`` bounds its size, and does not change what is in it.
+        ``batch_numbers`` bounds its size (4 megabytes by default), and does not change what is in it.
 
     Raises
     ------
@@ -118,7 +119,8 @@ def block_scores(
     moves = _moves(matrices, parameters, log, coordinates, emission)
     steps = scores.ScoredSteps(log.symbols, log.begins)
     roots = coordinates.roots(parameters)
-    size = max(1, min(blocks, batch_numbers // (len(coordinates) + 1), batch_numbers // length))
+    most = batch_numbers or _BATCH_NUMBERS
+    size = max(1, min(blocks, most // (len(coordinates) + 1), most // length))
     entries = float(np.bincount(matrices.symbols, minlength=len(log.pair_counts)) @ log.pair_counts) / max(
         len(log), 1
     )
@@ -169,15 +171,17 @@ def score_products(
     stage: str | None = None,
 ) -> list[Floats]:
     """Sums of outer products of the `block_scores` of a log, for each part of the coordinates; parts follow each other
-    and leave none out."""
+    and leave none out. Another thread makes the scores of the next batch beside the products of one, which does not
+    change a bit of them."""
     from unlatch.kernels.scores import add_products
 
     sizes = np.array([part.stop - part.start for part in parts])
     bounds, squares = (np.append(0, np.cumsum(widths)) for widths in (sizes, sizes**2))
     total = np.zeros(squares[-1])
     sums = [total[a:b].reshape(size, size) for a, b, size in zip(squares, squares[1:], sizes, strict=False)]
-    done = 0
-    for scores in block_scores(parameters, log, coordinates, length=length, emission=emission, before=before):
+    done, work = 0, len(log) / length * len(coordinates) * sizes.max()
+    batches = block_scores(parameters, log, coordinates, length=length, emission=emission, before=before)
+    for scores in ahead(batches) if use_threads(work) else batches:
         if len(parts) > 1 and sizes.max() <= _NARROW:
             add_products(scores, bounds, squares, total)
         else:

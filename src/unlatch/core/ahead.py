@@ -1,4 +1,4 @@
-"""Reading by another thread, while what was read before is worked on."""
+"""Items that another thread makes or reads, while those before are worked on."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import TypeVar
 
-__all__ = ["read_ahead"]
+__all__ = ["ahead"]
 
 T = TypeVar("T")
 
 
-def read_ahead(items: Iterator[T]) -> Iterator[T]:
-    """The same items, of which the next is read by another thread while the caller works on one. None is an end too.
+def ahead(items: Iterator[T]) -> Iterator[T]:
+    """The same items, of which another thread makes the next while the caller works on one. None is an end too.
 
     At their end what the two have freed goes back to the system: the allocator would keep it for that thread, tens of
     megabytes.
     """
     context = copy_context()
 
-    def read() -> T | None:
+    def make() -> T | None:
         return context.run(next, items, None)
 
-    with ThreadPoolExecutor(max_workers=1) as reader:
-        coming = reader.submit(read)
+    with ThreadPoolExecutor(max_workers=1) as maker:
+        coming = maker.submit(make)
         while (item := coming.result()) is not None:
-            coming = reader.submit(read)
+            coming = maker.submit(make)
             yield item
     if sys.platform == "linux":
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it, others keep less
