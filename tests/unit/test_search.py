@@ -371,36 +371,6 @@ def test_what_a_turn_will_take_grows_with_the_steps_that_it_will_look_at() -> No
     assert participant.next_work == 15.0
 
 
-def test_more_of_the_log_after_the_end_is_a_turn_of_its_own() -> None:
-    """All that was done is done anew there: by then another hypothesis may have turned out better."""
-    search = searched(steps=20_000, whole=100_000)
-    participant = Participant(search)
-    participant.advance()
-    participant.last_work, search.failures, search._needed = 3.0, 1, 80_000
-    search._largest_sample = lambda: 80_000  # type: ignore[method-assign]
-    assert search.asks_for_more
-    assert participant.next_work == participant.work * 4
-    rounds, turns = len(search.rounds), len(search.history)
-    participant.advance()
-    assert search.steps == 80_000
-    assert not search.asks_for_more
-    assert len(search.history) == turns + 1
-    assert not any("doubled" in line for line in search.rounds[rounds:])
-
-
-def test_one_that_goes_on_after_its_end_waits_for_another_that_comes_close() -> None:
-    """Of the same file one hypothesis went on to a million steps, a minute and a half, before another with more
-    evidence had looked at a third of them."""
-    mine, other = rivals(lead=1, gained=50)
-    other.search.done = False
-    other.search.seen.models = mine.search.seen.models
-    assert not mine.can_wait_for(other)
-    mine.search._needed = 2 * mine.search.steps
-    assert mine.can_wait_for(other)
-    other.search._needed = 2 * other.search.steps
-    assert not mine.can_wait_for(other)
-
-
 class Turns:
     """A search that does nothing but take ten turns; it may be behind the leader, or be able to wait for another."""
 
@@ -444,14 +414,6 @@ def test_nobody_waits_for_one_that_waits_itself(behind: bool) -> None:
     assert (order[:done].count(mine) >= 9) == behind
 
 
-def test_turns_go_by_the_work_after_them() -> None:
-    order: list[Turns] = []
-    dear, cheap = Turns(order, 3.0), Turns(order, 1.0)
-    dear.next_work = 4.0
-    in_turns([dear, cheap])  # type: ignore[list-item]
-    assert order.index(dear) == 3
-
-
 def test_pairs_that_gain_one_by_one_are_merged_together(monkeypatch: pytest.MonkeyPatch) -> None:
     search = searched()
     current = dataclasses.replace(search.seen.best)
@@ -483,33 +445,6 @@ def test_pairs_that_gain_one_by_one_are_merged_together(monkeypatch: pytest.Monk
     found = search.merged(current, most=6)
     assert found is not None
     assert found.score == pytest.approx(current.score + 5)
-
-
-def test_of_more_than_a_few_states_the_first_pair_that_gains_is_merged(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A climb for each of six pairs of 26 states, three times over, took longer than the states after that."""
-    search = searched()
-    current, tried = search.seen.best, []
-
-    def merged(_: Search, start: Candidate, pairs: list[tuple[int, int]]) -> Candidate:
-        tried.append(pairs)
-        dear = dataclasses.replace(start.ascent.counts, log_likelihood=start.log_likelihood - 1e4)
-        lossy = dataclasses.replace(start, ascent=dataclasses.replace(start.ascent, counts=dear))
-        return with_score(lossy, start.score + len(tried))
-
-    monkeypatch.setattr(
-        "unlatch.learn.likelihood.rounds.merge_proposals", lambda *_: iter([[(0, 1)], [(1, 2)]])
-    )
-    monkeypatch.setattr(Search, "with_merged", merged)
-    assert search.merged(current, most=6) is not None
-    assert len(tried) == 2  # pairs that share a state are not merged together
-    tried.clear()
-    monkeypatch.setattr("unlatch.learn.likelihood.rounds.DENSE_STATES", 0)
-    found = search.merged(current, most=6)
-    assert found is not None
-    assert found.score == pytest.approx(current.score + 1)
-    assert tried == [[(0, 1)]]
 
 
 def test_where_one_state_more_has_paid_another_is_tried_before_all_are_doubled(
@@ -592,25 +527,6 @@ def test_every_state_is_split_also_the_rarest(monkeypatch: pytest.MonkeyPatch) -
     tried.clear()
     assert search.one_more(best).n_states == best.n_states
     assert not tried
-
-
-def test_of_more_than_a_few_states_only_the_most_promising_split_is_climbed_on(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    search, best = with_the_last_two_as_one()
-    climb, climbed = Search.climb, []
-
-    def climbing(this: Search, start: Parameters) -> Candidate:
-        climbed.append(start)
-        return climb(this, start)
-
-    monkeypatch.setattr(Search, "climb", climbing)
-    monkeypatch.setattr(Search, "saving", lambda _, candidate: candidate)
-    assert search.one_more(best).n_states == best.n_states + 1
-    assert len(climbed) == 1
-    monkeypatch.setattr("unlatch.learn.likelihood.rounds.DENSE_STATES", best.n_states)
-    search.one_more(best)
-    assert len(climbed) == 1 + 3
 
 
 def test_a_state_that_was_split_in_vain_is_not_split_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,10 +116,8 @@ _JUDGING_PASSES = 4
 
 _SPLITS, _SPLITS_KEPT = 32, 3
 """States that are split one by one where doubling did not pay, the most visited first, and how many of these models are
-climbed on. The one that is two may be the rarest: a goal from which episodes begin anew, as in milos-aaai97. With more
-than a few states (`DENSE_STATES`) only the first of them is, which in eleven tries of twelve came out likeliest: climbs
-are dear there. Of many (`MANY_STATES`) none are split: so many short climbs over all of the log would take longer than
-doubling them."""
+climbed on. The one that is two may be the rarest: a goal from which episodes begin anew, as in milos-aaai97. Of many
+states (`MANY_STATES`) none are: so many short climbs over all of the log would take longer than doubling them."""
 
 _OPENED = 0.02
 """Weight of everything in a model whose zeros are opened."""
@@ -231,11 +229,6 @@ class Search:
         """Of the log that models are compared on."""
         return self.likelihood.steps
 
-    @property
-    def asks_for_more(self) -> bool:
-        """Whether it has come to an end, and goes on since a longer log should tell more states."""
-        return self._needed > self.steps
-
     # --- rounds -------------------------------------------------------------------------------------
 
     def begin(self) -> None:
@@ -262,8 +255,7 @@ class Search:
 
     def advance(self) -> None:
         """The next turn: the first climbs from the given starts, others are rounds, or what is still to be tried after
-        one that did not pay. That is most of the work, and by then another hypothesis may have turned out better: as it
-        may on the steps that a search goes on to after its end."""
+        one that did not pay. That is most of the work, and by then another hypothesis may have turned out better."""
         if self._starts:
             for start in self._starts:
                 self._pruned(self.climb(start))
@@ -272,10 +264,6 @@ class Search:
             return
         if self.seen.best.n_states >= self._max_states:
             self.done = True
-            return
-        if self.asks_for_more:
-            self._look_at_more()
-            self._note()
             return
         if self.unpaid is None:
             self._look_at_more()
@@ -472,13 +460,12 @@ class Search:
 
     def _doublings(self, best: Candidate) -> list[Parameters]:
         """Twice the states after short climbs, the most promising first. The stickiness that paid in the last round is
-        not compared with others again; where several are on the largest sample, as much is looked at as a search ends
-        with, if it goes no further: what takes long to show is rare."""
+        not compared with others again; where several are on the largest sample, all of it is looked at, since what
+        takes long to show is rare."""
         parted = with_endings(best.parameters, self.likelihood.log, self.likelihood.emission)
         stickiness, likelihood = self._stickiness, self._for_probes(best.n_states)
         if len(stickiness) > 1 and self.steps >= self._largest_sample():
-            stickiness = (LONG_MEMORY, *stickiness)
-            likelihood = self._part(max(LARGEST_SAMPLE, MOST_PER_STATE * best.n_states))
+            stickiness, likelihood = (LONG_MEMORY, *stickiness), self.likelihood
         probes = {
             sticky: self._climbed(doubled_states(parted, sticky, self._rng), _PROBING_PASSES, on=likelihood)
             for sticky in stickiness
@@ -508,8 +495,7 @@ class Search:
             for state in common[: min(_SPLITS, best.ascent.n_going_on)]
         ]
         probes.sort(key=lambda ascent: -ascent.log_likelihood)
-        kept = 1 if best.n_states > DENSE_STATES else _SPLITS_KEPT
-        return [probe.parameters for probe in probes[:kept]]
+        return [probe.parameters for probe in probes[:_SPLITS_KEPT]]
 
     def _with_open_zeros(self, best: Candidate) -> Parameters:
         """The best model; with more than a few states, to which zeros are given as the search goes on, climbed once
@@ -576,11 +562,9 @@ class Search:
     def _for_probes(self, states: int, each: int = _STEPS_PER_PROBE) -> Likelihood:
         """Enough of the log to see which of several starts is the most promising. All where states are many: most of it
         would be needed anyway, and the rest is mostly impossible with the zeros that a part leads to."""
-        return self._part(max(_LEAST_SAMPLE, each * states)) if states < MANY_STATES else self.likelihood
-
-    def _part(self, steps: int) -> Likelihood:
-        """Of so many steps, as far as they are looked at."""
-        return self.hypothesis.likelihood(steps) if steps < self.steps else self.likelihood
+        steps = max(_LEAST_SAMPLE, each * states)
+        enough = states < MANY_STATES and steps < self.steps
+        return self.hypothesis.likelihood(steps) if enough else self.likelihood
 
     def _climbed(
         self, start: Parameters, passes: int, target: float | None = None, on: Likelihood | None = None
@@ -677,8 +661,7 @@ class Search:
         """The model with fewer states, by at most so many pairs, or None if none is better. Where there is clearly less
         evidence than for the best model, and no more likelihood than noise gives so many numbers more, only what costs
         no more than noise is merged: one pair at a time would take long to get there. For the same reason pairs that
-        gained one by one are merged together; with more than a few states, where a climb for each of them would be
-        dear, the first that gains is, and the others are left to the next time."""
+        gained one by one are merged together."""
         best: Candidate | None = None
         gained: list[tuple[float, tuple[int, int]]] = []
         behind = current.score < self.seen.best.score - CLEARLY and not self._is_likelier(current)
@@ -691,8 +674,6 @@ class Search:
             lost = current.log_likelihood - merged.log_likelihood
             if lost < _NOISE_GAIN * (current.free - merged.free):
                 return merged
-            if len(pairs) == 1 and current.n_states > DENSE_STATES:
-                return merged if best is None or merged.score > best.score else best
             if len(pairs) == 1:
                 gained.append((merged.score, pairs[0]))
             if best is None or merged.score > best.score:

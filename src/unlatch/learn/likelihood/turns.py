@@ -25,15 +25,15 @@ which a hypothesis is behind what was not seen, but lies between what was; and w
 
 
 def in_turns(participants: Sequence[Participant]) -> None:
-    """A turn at a time to the search that will have worked least after it, so that one that needs many states does not
-    hold up one that needs few; the work of those that are behind the leader, or can wait for another, counts
-    `_HANDICAP` times. In multiplications, not by the clock, so that a seed repeats it."""
+    """A turn at a time to the search that has worked least, so that one that needs many states does not hold up one
+    that needs few; the work of those that are behind the leader, or can wait for another, counts `_HANDICAP` times. In
+    multiplications, not by the clock, so that a seed repeats it."""
     leader, active = participants[0], list(participants)
 
     def counted(one: Participant) -> float:
         ahead = [other for other in active if not other.is_behind(leader)]
         waits = one.is_behind(leader) or any(one.can_wait_for(other) for other in ahead)
-        return (_HANDICAP if waits else 1) * (one.work + one.next_work)
+        return _HANDICAP * (one.work + one.next_work) if waits else one.work
 
     while active:
         min(active, key=counted).advance()
@@ -76,17 +76,11 @@ class Participant:
         return self.best.score / max(self.search.steps, 1)
 
     @property
-    def at_an_end(self) -> bool:
-        """Whether the last round did not pay, and there is only more to try, or more of the log to look at."""
-        return self.search.unpaid is not None or self.search.asks_for_more
-
-    @property
     def next_work(self) -> float:
-        """What the next turn should take: as much as the last one, more on a larger sample. Where a search has come to
-        an end and goes on to more of the log, all that it has done is done anew."""
+        """What the next turn should take: as much as the last one, more on a larger sample."""
         search = self.search
         larger = 1.0 if search.unpaid else search.wanted_sample() / max(search.steps, 1)
-        return (self.work if search.asks_for_more else self.last_work) * max(larger, 1.0)
+        return self.last_work * max(larger, 1.0)
 
     def advance(self) -> None:
         before = self.work
@@ -131,7 +125,7 @@ class Participant:
             return False
         if self._includes(other):
             return True
-        return self.at_an_end and not other.at_an_end and other._comes_close_to(self)
+        return self.search.unpaid is not None and other.search.unpaid is None and other._comes_close_to(self)
 
     def _comes_close_to(self, other: Participant) -> bool:
         clearly = _BY_CHANCE * abs(other.evidence_a_step)
