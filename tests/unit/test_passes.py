@@ -13,6 +13,7 @@ import pytest
 from unlatch import Trajectory, domains, simulate
 from unlatch.core.pomdp import Emission
 from unlatch.errors import BeliefCollapseError, NumericalError
+from unlatch.learn.likelihood import lanes
 from unlatch.learn.likelihood.forward_backward import expected_counts, run_passes
 from unlatch.learn.likelihood.parameters import (
     EncodedLog,
@@ -159,6 +160,30 @@ def test_long_lists_of_states_are_not_all_kept(monkeypatch: pytest.MonkeyPatch) 
     tracemalloc.stop()
     assert peak < steps * parameters.n_states  # one byte per step and state; all messages would take eight
     assert same_bits(blocked, expected_counts(parameters, log, emission=ROOM.emission, threads=2))
+    assert blocked.log_likelihood == pytest.approx(kept.log_likelihood, rel=1e-13)
+    np.testing.assert_allclose(blocked.transitions, kept.transitions, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_lists_that_turn_out_longer_than_their_room_are_kept_when_more_is_made(
+    monkeypatch: pytest.MonkeyPatch, threads: int
+) -> None:
+    """Of a log that is too long to keep all messages, those at the beginnings of blocks were lost when there was no
+    more room: 30x30 cells and two million steps ended the process."""
+    parameters, log = room_twice(20_000)
+    for seed in (1, 2):
+        parameters = doubled_states(parameters, 0.9, np.random.default_rng(seed))
+    kept = expected_counts(parameters, log, emission=ROOM.emission, threads=1)
+    grown, roomier = [], lanes._roomier
+
+    def grow(*arguments: Any) -> Any:
+        grown.append(arguments)
+        return roomier(*arguments)
+
+    monkeypatch.setattr(lanes, "KEPT_NUMBERS", 1_000)
+    monkeypatch.setattr(lanes, "_roomier", grow)
+    blocked = expected_counts(parameters, log, emission=ROOM.emission, threads=threads)
+    assert grown
     assert blocked.log_likelihood == pytest.approx(kept.log_likelihood, rel=1e-13)
     np.testing.assert_allclose(blocked.transitions, kept.transitions, rtol=1e-10, atol=1e-12)
 

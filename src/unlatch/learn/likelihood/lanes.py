@@ -357,7 +357,7 @@ class ListedPasses:
                 if full:
                     if len(self._kept.states) >= KEPT_NUMBERS:
                         return None
-                    self._kept = _roomier(self._kept, done, self._total, 4 * self._n)
+                    self._kept = _roomier(self._kept, done + 1, self._total, 4 * self._n)
             if done < end:
                 _refuse_impossible(done)
         return gained + self._last_gain(self._kept, self._total)
@@ -476,10 +476,10 @@ class ListedPasses:
                 )
 
 
-def _roomier(messages: Any, done: int, number: int, spare: int) -> Any:
-    """The same messages with room for all, if those to come are as long as those that there are; and some to spare."""
-    used = int(messages.offsets[done + 1])
-    room = max(int(_MARGIN * used / max(done, 1) * number), len(messages.states)) + spare
+def _roomier(messages: Any, noted: int, number: int, spare: int) -> Any:
+    """The messages that are noted with room for so many, if those to come are as long; and some to spare."""
+    used = int(messages.offsets[noted])
+    room = max(int(_MARGIN * used / noted * number), len(messages.states)) + spare
     states, masses = np.empty(room, dtype=np.uint32), np.empty(room)
     states[:used], masses[:used] = messages.states[:used], messages.masses[:used]
     return messages._replace(states=states, masses=masses)
