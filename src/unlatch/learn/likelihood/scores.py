@@ -27,13 +27,13 @@ from unlatch.learn.likelihood.forward_backward import SymbolEntries, symbol_entr
 from unlatch.learn.likelihood.lanes import WORK_PER_CALL
 from unlatch.learn.likelihood.parameters import EncodedLog, Parameters
 
-__all__ = ["Coordinates", "block_scores", "score_products"]
+__all__ = ["BATCH_NUMBERS", "Coordinates", "block_scores", "score_products"]
 
 _REACH = 1_000
 """Steps before a block that it may still say something about. Most chains forget within tens of steps and the way back
 ends there; one that does not costs as many passes over the log as blocks fit into this, and is cut."""
 
-_BATCH_NUMBERS = 1 << 19
+BATCH_NUMBERS = 1 << 19
 """Numbers in the scores of one batch, four megabytes, and events of one at most."""
 
 _ROOM_PER_STEP = 4
@@ -119,7 +119,7 @@ def block_scores(
     moves = _moves(matrices, parameters, log, coordinates, emission)
     steps = scores.ScoredSteps(log.symbols, log.begins)
     roots = coordinates.roots(parameters)
-    most = batch_numbers or _BATCH_NUMBERS
+    most = batch_numbers or BATCH_NUMBERS
     size = max(1, min(blocks, most // (len(coordinates) + 1), most // length))
     entries = float(np.bincount(matrices.symbols, minlength=len(log.pair_counts)) @ log.pair_counts) / max(
         len(log), 1
