@@ -10,7 +10,7 @@ import pytest
 import unlatch
 from naive import blurred
 from unlatch import POMDP, domains, learn_pomdp, simulate
-from unlatch.core.budget import Budget
+from unlatch.core.budget import Budget, Stopped
 from unlatch.core.emission import with_emission
 from unlatch.learn.likelihood.climb import climb, evaluated
 from unlatch.learn.likelihood.marginal import Candidate
@@ -369,6 +369,25 @@ def test_what_a_turn_will_take_grows_with_the_steps_that_it_will_look_at() -> No
     assert participant.next_work == 3.0
     participant.search.failures = 1  # then the next turn is on all there is
     assert participant.next_work == 15.0
+
+
+def test_time_that_ends_on_the_way_to_more_steps_leaves_the_best_model(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A room of 30x30 cells was left with a single state, since its 122 had not been climbed to on more of the log."""
+    search = searched(steps=3_000, whole=20_000)
+    while search.seen.best.n_states < 2:
+        search.advance()
+    best, steps = search.seen.best, search.steps
+
+    def ending(*_: object) -> None:
+        raise Stopped
+
+    monkeypatch.setattr(Search, "climb", ending)
+    with pytest.raises(Stopped):
+        search.move_to(20_000)
+    assert search.seen.best is best
+    assert search.steps == steps
 
 
 class Turns:

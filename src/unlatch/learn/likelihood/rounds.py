@@ -535,14 +535,19 @@ class Search:
 
     def move_to(self, steps: int) -> None:
         """Continue on a larger part of the log, from the best model, one with more states that should be better there,
-        and a single state: scores of the smaller part do not compare."""
-        larger, before, fewer = self.hypothesis.likelihood(steps), self.seen, self.steps
+        and a single state: scores of the smaller part do not compare. Where time ends before the best model is there,
+        it stays on the smaller part."""
+        larger, smaller, before = self.hypothesis.likelihood(steps), self.likelihood, self.seen
         self.likelihood, self.seen = larger, Seen(self._max_states)
-        self.record(evaluated(self._single_state(larger), larger))
-        self.climb(self._moved(before.best))
+        try:
+            self.record(evaluated(self._single_state(larger), larger))
+            self.climb(self._moved(before.best))
+        except BaseException:
+            self.likelihood, self.seen = smaller, before
+            raise
         # The model that it goes on for is taken up as readily as it was asked for.
         noise = _NOISE_GAIN if self._needed else 2 * _NOISE_GAIN
-        promising = before.promising(steps / max(fewer, 1), noise)
+        promising = before.promising(steps / max(smaller.steps, 1), noise)
         if promising is not None:
             best = self.seen.best
             found = self._pruned(self.climb(self._moved(promising)))
