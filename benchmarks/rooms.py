@@ -61,7 +61,14 @@ def main() -> None:
     parser.add_argument("rooms", nargs="*", help=f"any of {', '.join(STEPS)}; all by default")
     parser.add_argument("--noisy", action="store_true", help="with wrong colors and slips")
     parser.add_argument("--steps", type=int, help="steps of every log instead of the room's own")
-    parser.add_argument("--layouts", type=int, nargs="+", metavar="N", help="some of the five alone, from 0")
+    parser.add_argument(
+        "--layouts",
+        type=int,
+        nargs="+",
+        choices=range(LAYOUTS),
+        metavar="N",
+        help="some of the five alone, from 0",
+    )
     parser.add_argument(
         "--time-limit", type=float, metavar="SECONDS", help="of every log: how far it goes by then"
     )
@@ -105,12 +112,11 @@ def _rows(learner: str, units: list[Unit], chosen: list[str], arguments: argpars
 
 
 def _units(known: tuple[str, ...], arguments: argparse.Namespace) -> list[Unit]:
-    limit = {} if arguments.time_limit is None else {"time_limit": arguments.time_limit}
     return [
         Unit(
             f"{parameters['room']}.{parameters['layout']}",
             rooms_units.rooms,
-            {**parameters, **limit},
+            {**parameters, "time_limit": arguments.time_limit},
             cost=_cost(parameters),
         )
         for parameters in _layouts(known, arguments)

@@ -68,7 +68,7 @@ def main() -> None:
     parser.add_argument("--emission", default="auto", choices=["auto", "arrival", "departure"])
     parser.add_argument("--steps", type=int, help="steps of every log instead of the group's own")
     parser.add_argument(
-        "--time-limit", type=float, metavar="SECONDS", help="of classic, every log: how far it goes by then"
+        "--time-limit", type=float, metavar="SECONDS", help="of every log: how far it goes by then"
     )
     parser.add_argument("--episodes", type=int, default=EPISODES, help="of acting, a planner")
     add_options(parser, out="systems")
@@ -82,7 +82,11 @@ def main() -> None:
 def _run(group: str, arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
     units_of, report = GROUPS[group]
     function = getattr(systems_units, group.replace("-", "_"))
-    common = {"emission": arguments.emission, "episodes": arguments.episodes}
+    common = {
+        "emission": arguments.emission,
+        "episodes": arguments.episodes,
+        "time_limit": arguments.time_limit,
+    }
     units = []
     for name, parameters in units_of(arguments, parser).items():
         steps = parameters["steps"] if arguments.steps is None else arguments.steps
@@ -124,8 +128,7 @@ def _files(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> Un
     files = tuple(arguments.files.split(",")) if arguments.files else files
     readable = [name for name in files if _can_be_read(arguments.models / f"{name}.POMDP")]
     folder = str(arguments.models.resolve())
-    limit = {} if arguments.time_limit is None else {"time_limit": arguments.time_limit}
-    return {name.lower(): {"file": name, "folder": folder, "steps": steps, **limit} for name in readable}
+    return {name.lower(): {"file": name, "folder": folder, "steps": steps} for name in readable}
 
 
 def _can_be_read(path: Path) -> bool:

@@ -116,12 +116,13 @@ def test_rows_that_are_shared_have_their_coordinates_once() -> None:
     compare_with_heads(shared, log, "arrival", 6)
 
 
-def test_batches_change_nothing() -> None:
+def test_batches_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     model = blurred(domains.directional_hallway(), 2)
     log, parameters = encoded_log(simulate(model, sized(20_000), rng=1)), parameters_of(model)
     coordinates = every_coordinate(parameters)
     whole = list(block_scores(parameters, log, coordinates, length=10))
-    small = list(block_scores(parameters, log, coordinates, length=10, batch_numbers=1_000))
+    monkeypatch.setattr(scores, "BATCH_NUMBERS", 1_000)
+    small = list(block_scores(parameters, log, coordinates, length=10))
     assert len(whole) == 1
     assert len(small) > 5
     np.testing.assert_array_equal(np.concatenate(small), whole[0])

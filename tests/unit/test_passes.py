@@ -172,9 +172,7 @@ def test_lists_that_turn_out_longer_than_their_room_are_kept_when_more_is_made(
     parameters, log = room_twice(20_000)
     for seed in (1, 2):
         parameters = doubled_states(parameters, 0.9, np.random.default_rng(seed))
-    assert (
-        parameters.n_states == 8 * ROOM.n_states
-    )  # eight states are possible, and there is room for four a block
+    assert parameters.n_states == 8 * ROOM.n_states  # all eight are possible; there is room for four a block
     kept = expected_counts(parameters, log, emission=ROOM.emission, threads=1)
     monkeypatch.setattr("unlatch.learn.likelihood.lanes.KEPT_NUMBERS", 1_000)
     blocked = expected_counts(parameters, log, emission=ROOM.emission, threads=threads)

@@ -374,7 +374,7 @@ def test_what_a_turn_will_take_grows_with_the_steps_that_it_will_look_at() -> No
 def test_time_that_ends_on_the_way_to_more_steps_leaves_the_best_model(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A room of 30x30 cells was left with a single state, since its 122 had not been climbed to on more of the log."""
+    """A room of 30x30 cells had a single state, until its 122 had been climbed to on more of the log."""
     search = searched(steps=3_000, whole=20_000)
     while search.seen.best.n_states < 2:
         search.advance()

@@ -94,7 +94,6 @@ def block_scores(
     length: int,
     emission: Emission = "departure",
     before: Floats | None = None,
-    batch_numbers: int | None = None,
 ) -> Iterator[Floats]:
     """Half the score of every block of ``length`` events in the square roots of the probabilities, batch by batch.
 
@@ -105,7 +104,7 @@ def block_scores(
     Yields
     ------
     array, shape (blocks of the batch, coordinates)
-        ``batch_numbers`` bounds its size (4 megabytes by default), and does not change what is in it.
+        `BATCH_NUMBERS` bounds its size, and does not change what is in it.
 
     Raises
     ------
@@ -119,8 +118,7 @@ def block_scores(
     moves = _moves(matrices, parameters, log, coordinates, emission)
     steps = scores.ScoredSteps(log.symbols, log.begins)
     roots = coordinates.roots(parameters)
-    most = batch_numbers or BATCH_NUMBERS
-    size = max(1, min(blocks, most // (len(coordinates) + 1), most // length))
+    size = max(1, min(blocks, BATCH_NUMBERS // (len(coordinates) + 1), BATCH_NUMBERS // length))
     entries = float(np.bincount(matrices.symbols, minlength=len(log.pair_counts)) @ log.pair_counts) / max(
         len(log), 1
     )
